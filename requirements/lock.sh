@@ -7,3 +7,4 @@ extra() { python3 -c "import tomllib,sys; print('\n'.join(tomllib.load(open('pyp
 lock pyproject.toml --extra engine --extra dev -c requirements/pins.txt -o requirements/dev.lock
 lock pyproject.toml -c requirements/dev.lock -o requirements/operator.lock
 extra engine | lock - -c requirements/dev.lock -o requirements/engine.lock
+echo uv | lock - -o requirements/uv.lock

@@ -316,6 +316,8 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
     return value
 
 
@@ -333,6 +335,11 @@ def _parse(hint: Any, value: Any, where: str) -> Any:
             raise ContractError(f"{where}: expected an object, got {type(value).__name__}")
         _, item = typing.get_args(hint)
         return {str(k): _parse(item, v, f"{where}.{k}") for k, v in value.items()}
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ContractError(f"{where}: expected a list, got {type(value).__name__}")
+        item, _ = typing.get_args(hint)
+        return tuple(_parse(item, v, f"{where}[{i}]") for i, v in enumerate(value))
     if issubclass(hint, Message):
         return hint.from_dict(value, where)
     if issubclass(hint, enum.Enum):

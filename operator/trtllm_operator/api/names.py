@@ -40,6 +40,16 @@ def short(key: str) -> str:
     return key[:12]
 
 
+def key_label(key: str) -> str:
+    """Value of KEY_LABEL: a label holds 63 characters, the key has 64. The same digits as in the claim's name."""
+    return key[:16]
+
+
+def owner_label(owner: str) -> str:
+    """Value of ENGINE_LABEL: an LLMEngine's name may have 253 characters, a label 63."""
+    return _stem(owner, 63)
+
+
 def digest(text: str, length: int = 10) -> str:
     """A short stable hash for names; hexadecimal, so a legal label."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]

@@ -1,0 +1,1 @@
+"""Checkpoints on disk: which format a folder holds, what it says about itself, and its tensors."""

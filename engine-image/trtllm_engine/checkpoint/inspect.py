@@ -1,0 +1,123 @@
+"""What a checkpoint says about itself; reads configs and headers only, and never torch (which takes seconds to load)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from trtllm_engine.checkpoint.folder import CONFIG, digest, read_headers, read_json
+from trtllm_engine.checkpoint.safetensors_header import Header, TensorInfo
+from trtllm_engine.contract import ExitCode, ModelFacts
+from trtllm_engine.failure import Failure
+from trtllm_engine.network.config import DecoderConfig
+from trtllm_engine.network.families import family_of, read_config
+from trtllm_engine.network.parameters import parameters
+
+DTYPES: Final[Mapping[str, str]] = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+
+def inspect_model(folder: Path, commit: str | None = None) -> ModelFacts:
+    """The facts of a Hugging Face checkpoint whose every tensor is there with the right shape.
+
+    Raises `Failure`: UNSUPPORTED for another format or architecture, CORRUPT_INPUT for files that contradict
+    themselves or each other, MODEL_UNAVAILABLE for missing ones.
+    """
+    raw = read_json(folder / CONFIG)
+    refuse_other_formats(raw)
+    config = read_config(raw)
+    headers = read_headers(folder)
+    quantization = _quantization(raw)
+    used = _all_tensors(headers) if quantization else check_tensors(config, headers)
+    return ModelFacts(
+        format="hf",
+        architecture=config.architecture,
+        family=config.family,
+        dtype=_stored_dtype(used),
+        quantization=quantization,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_layers,
+        num_attention_heads=config.num_heads,
+        num_key_value_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        intermediate_size=config.intermediate_size,
+        vocab_size=config.vocab_size,
+        max_position_embeddings=config.max_positions,
+        tied_embeddings=config.tied_embeddings,
+        parameters=sum(info.elements for info in used),
+        weight_bytes=sum(info.bytes for info in used),
+        commit=commit,
+        digest=digest(folder),
+    )
+
+
+def refuse_other_formats(raw: Mapping[str, object]) -> None:
+    """TensorRT-LLM's own folders are told apart by config.json, and not read."""
+    if "pretrained_config" in raw and "build_config" in raw:
+        raise _other_format("a TensorRT-LLM engine", "trtllm_engine")
+    if "architecture" in raw and "architectures" not in raw:
+        raise _other_format("a TensorRT-LLM checkpoint", "trtllm_checkpoint")
+
+
+def refuse_quantized(raw: Mapping[str, object]) -> None:
+    """Quantised checkpoints are described, but no toolchain here builds them."""
+    if (method := _quantization(raw)) is not None:
+        raise Failure(
+            ExitCode.UNSUPPORTED,
+            f"config.json: quantized weights ({method}) cannot be built yet; give the model in bfloat16, float16 or float32",
+            field="model",
+        )
+
+
+def check_tensors(config: DecoderConfig, headers: Mapping[str, Header]) -> list[TensorInfo]:
+    """The tensors that the decoder uses; each must be there once with its shape, in a type that can be converted."""
+    family = family_of(config.architecture)
+    places: dict[str, tuple[str, TensorInfo]] = {}
+    for file, header in headers.items():
+        for name, info in header.tensors.items():
+            if name in places:
+                raise _corrupt(file, f"tensor {name} is also in {places[name][0]}")
+            places[name] = (file, info)
+    used: list[TensorInfo] = []
+    for role, layer, shape in parameters(config):
+        name = family.tensor(role, layer)
+        if name not in places:
+            raise _corrupt(", ".join(headers), f"tensor {name} of shape {list(shape)} is missing")
+        file, info = places[name]
+        if info.shape != shape:
+            raise _corrupt(file, f"tensor {name} has shape {list(info.shape)}, but config.json makes it {list(shape)}")
+        if info.dtype not in DTYPES:
+            raise _corrupt(file, f"tensor {name} has dtype {info.dtype}; allowed are {', '.join(DTYPES)}")
+        used.append(info)
+    return used
+
+
+def _all_tensors(headers: Mapping[str, Header]) -> list[TensorInfo]:
+    return [info for header in headers.values() for info in header.tensors.values()]
+
+
+def _stored_dtype(tensors: Iterable[TensorInfo]) -> str:
+    """The floating type that most bytes have."""
+    sizes: Counter[str] = Counter()
+    for info in tensors:
+        if info.dtype in DTYPES:
+            sizes[DTYPES[info.dtype]] += info.bytes
+    return sizes.most_common(1)[0][0] if sizes else "float32"
+
+
+def _quantization(raw: Mapping[str, object]) -> str | None:
+    section = raw.get("quantization_config")
+    return str(section.get("quant_method", "unknown")) if isinstance(section, dict) else None
+
+
+def _other_format(what: str, name: str) -> Failure:
+    return Failure(
+        ExitCode.UNSUPPORTED,
+        f"config.json: this is {what} (format {name}), which is not read yet; give the Hugging Face checkpoint that it was made from",
+        field="model",
+    )
+
+
+def _corrupt(file: str, message: str) -> Failure:
+    return Failure(ExitCode.CORRUPT_INPUT, f"{file}: {message}", field=file)

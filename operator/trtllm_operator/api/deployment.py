@@ -1,0 +1,255 @@
+"""LLMDeployment: a model, served."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Self
+
+from pydantic import Field
+
+from .conditions import Condition
+from .engine_options import Device, EngineOptions
+from .llm_args import LlmArgs
+from .model_facts import ModelStatus
+from .pods import ModelVolume, PodTemplate, Resources, Scheduling, SecretKeyReference
+from .problems import Adjustment, Problem, Refused
+from .schema import ApiModel, StatusModel, parse_spec, parse_status
+from .views import Json, Meta
+
+DEFAULT_PORT: Final = 8000
+
+
+class Serving(ApiModel):
+    """The server in each pod."""
+
+    image: str | None = Field(default=None, min_length=1, max_length=512)
+    """Image of the server. Default: the operator's."""
+    model_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=128,
+        pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_./:]*[A-Za-z0-9])?$",
+    )
+    """What clients call the model. Default: the object's name."""
+    device: Device | None = None
+    """auto (CUDA if the pod sees a GPU, else the CPU), cuda, or cpu (no GPU is requested; toolchain torch only).
+    Default: auto."""
+    port: int | None = Field(default=None, ge=1024, le=65535)
+    """Port of the server and of the Service. Default: 8000."""
+    resources: Resources = Resources()
+    """Host resources of each serving pod; GPUs follow from the mapping."""
+    drain_seconds: int | None = Field(default=None, ge=0, le=3600)
+    """Seconds for which a terminating server still accepts requests. Default: 10."""
+    startup_seconds: int | None = Field(default=None, ge=10, le=86400)
+    """Seconds that loading the engine may take before the pod is restarted. Default: 1800."""
+
+
+class Gpu(ApiModel):
+    """How pods ask for GPUs."""
+
+    resource_name: str | None = Field(
+        default=None,
+        max_length=253,
+        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+    )
+    """Extended resource that stands for a GPU. Default: the operator's, as installed nvidia.com/gpu."""
+
+
+class Strategy(ApiModel):
+    """How a new revision is rolled out."""
+
+    progress_deadline_seconds: int | None = Field(default=None, ge=60, le=604800)
+    """Seconds that a scheduled replica may take to become ready before the revision counts as failed. Default:
+    serving.startupSeconds and 600."""
+
+
+class LLMDeploymentSpec(LlmArgs):
+    """A model and how to serve it: LlmArgs at the top level, deployment fields beside them."""
+
+    replicas: int = Field(default=1, ge=0, le=1000)
+    """Copies of the model that serve; 0 keeps the engine and stops serving."""
+    suspend: bool | None = None
+    """True stops all pods and starts nothing; engines are kept. Default: false."""
+    model_volume: ModelVolume | None = None
+    """A volume with models; needed when model is a path."""
+    hub_token_secret_ref: SecretKeyReference | None = None
+    """Secret key that holds a hub token."""
+    engine: EngineOptions = EngineOptions()
+    """How the engine is built and kept."""
+    serving: Serving = Serving()
+    """The server in each pod."""
+    gpu: Gpu = Gpu()
+    """How pods ask for GPUs."""
+    strategy: Strategy = Strategy()
+    """How a new revision is rolled out."""
+    scheduling: Scheduling = Scheduling()
+    """Where all pods run."""
+    pod_template: PodTemplate = PodTemplate()
+    """The rest of a serving pod."""
+
+    @property
+    def serving_port(self) -> int:
+        """The port that is used, also when the user wrote none."""
+        return self.serving.port or DEFAULT_PORT
+
+
+class Phase(enum.StrEnum):
+    """One word for the eye; conditions are for machines."""
+
+    PENDING = "Pending"
+    FETCHING = "Fetching"
+    BUILDING = "Building"
+    ROLLING_OUT = "RollingOut"
+    READY = "Ready"
+    DEGRADED = "Degraded"
+    FAILED = "Failed"
+    SUSPENDED = "Suspended"
+
+
+class ProblemStatus(StatusModel):
+    """One refusal."""
+
+    path: str
+    """The field, as it is written in the object."""
+    code: str
+    """One word, for machines."""
+    message: str
+    """The offending value and the allowed ones."""
+    hint: str | None = None
+    """What to do."""
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        return cls.model_validate(problem.to_dict())
+
+
+class AdjustmentStatus(StatusModel):
+    """A value that was chosen or changed for the user."""
+
+    field: str
+    """The field, as it is written in the object."""
+    from_: str | None = Field(default=None, alias="from")
+    """What the object says; absent: nothing."""
+    to: str
+    """What is used."""
+    reason: str
+    """Why."""
+
+    @classmethod
+    def of(cls, adjustment: Adjustment) -> Self:
+        written = {"from": adjustment.from_value, "to": adjustment.to_value, "reason": adjustment.reason}
+        return cls.model_validate({"field": adjustment.path, **written})
+
+
+class MappingStatus(StatusModel):
+    """How one replica is spread over ranks, pods and GPUs."""
+
+    tensor_parallel_size: int
+    """Ranks that share each layer."""
+    pipeline_parallel_size: int
+    """Stages that the layers are cut into."""
+    context_parallel_size: int
+    """Ranks that share each sequence."""
+    world_size: int
+    """Ranks of a replica."""
+    pods: int
+    """Pods of a replica, each on a node of its own."""
+    gpus_per_pod: int
+    """GPUs that each pod requests."""
+    gpus: int
+    """GPUs of a replica."""
+
+
+class EngineReference(StatusModel):
+    """The engine that the target revision uses."""
+
+    name: str | None = None
+    """Name of the LLMEngine."""
+    key: str | None = None
+    """Key of its content."""
+    state: str | None = None
+    """Phase of the LLMEngine."""
+    percent: int | None = None
+    """Progress of the build."""
+    eta_seconds: int | None = None
+    """Estimated seconds that remain, at the time of the last report."""
+    message: str | None = None
+    """What the build is doing."""
+
+
+class DeploymentDisplay(StatusModel):
+    """The texts of the columns; derived, written together with the facts."""
+
+    ready: str | None = None
+    """Ready replicas of those asked for."""
+    engine: str | None = None
+    """Progress, or the short key."""
+    parallel: str | None = None
+    """The parallel mapping."""
+
+
+class LLMDeploymentStatus(StatusModel):
+    """What the operator sees and does."""
+
+    observed_generation: int | None = None
+    """Generation of the spec that this status is about."""
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    """Ready, Reconciling, Stalled, SpecValid, EngineReady, Available."""
+    phase: Phase | None = None
+    """One word for the eye."""
+    mapping: MappingStatus | None = None
+    """How one replica is spread."""
+    model: ModelStatus | None = None
+    """What is known about the model."""
+    engine: EngineReference | None = None
+    """The engine of the target revision."""
+    problems: tuple[ProblemStatus, ...] = ()
+    """Why the spec is refused."""
+    adjustments: tuple[AdjustmentStatus, ...] = ()
+    """What was chosen or changed for the user."""
+    replicas: int | None = None
+    """Replicas that exist."""
+    ready_replicas: int | None = None
+    """Replicas that serve."""
+    updated_replicas: int | None = None
+    """Replicas of the target revision."""
+    selector: str | None = None
+    """Selects one pod per replica, for scalers."""
+    current_revision: str | None = None
+    """Revision that serves."""
+    target_revision: str | None = None
+    """Revision of the spec."""
+    url: str | None = None
+    """Base address of the OpenAI-compatible API inside the cluster."""
+    display: DeploymentDisplay | None = None
+    """The texts of the columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LLMDeployment:
+    """An LLMDeployment as it is stored; `spec` is None when it does not parse, and `problems` says why."""
+
+    KIND: ClassVar[str] = "LLMDeployment"
+
+    meta: Meta
+    spec: LLMDeploymentSpec | None
+    problems: tuple[Problem, ...] = ()
+    status: LLMDeploymentStatus = field(default_factory=LLMDeploymentStatus)
+
+    @classmethod
+    def of(cls, obj: Json) -> Self:
+        """Never raises."""
+        spec, problems = parse_spec(LLMDeploymentSpec, obj.get("spec") or {})
+        status = parse_status(LLMDeploymentStatus, obj.get("status"))
+        return cls(meta=Meta.of(obj), spec=spec, problems=problems, status=status)
+
+    @property
+    def valid_spec(self) -> LLMDeploymentSpec:
+        """The spec. Raises `Refused` with the problems if it does not parse."""
+        if self.spec is None:
+            raise Refused(self.problems)
+        return self.spec

@@ -1,0 +1,132 @@
+"""Carries out a plan's actions, in order; idempotent, so a crash between any two of them is harmless."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..api import names
+from ..api.conditions import Reason
+from ..api.views import Meta
+from ..decide.plan import Action, Apply, Course, Create, Delete, Verdict
+from ..desired.diff import first_difference
+from ..reconcile.store import Key, Object, Store, key_of
+from .client import Client
+from .errors import ApiError, Forbidden
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The API server, or an owner that is not us, stands against an action; the rest of the plan waits."""
+
+    verdict: Verdict
+
+
+class Executor:
+    """Writes to the cluster, and only where something differs."""
+
+    def __init__(self, client: Client, store: Store) -> None:
+        self._client = client
+        self._store = store
+
+    async def execute(self, actions: Iterable[Action]) -> Refusal | None:
+        """Stops at the first refusal, because later actions rest on earlier ones. Raises `ClusterError` to be tried again."""
+        for action in actions:
+            refusal = await self._one(action)
+            if refusal is not None:
+                return refusal
+        return None
+
+    async def _one(self, action: Action) -> Refusal | None:
+        try:
+            match action:
+                case Apply():
+                    return await self._apply(dict(action.manifest))
+                case Create():
+                    return await self._create(dict(action.manifest))
+                case Delete():
+                    return await self._delete(action)
+        except Forbidden as error:
+            if "exceeded quota" in error.message:
+                return _refusal(Course.MOVING, Reason.WAITING_FOR_QUOTA, error.message)
+            raise
+        except ApiError as error:
+            if error.status == 422:
+                return _refusal(Course.STALLED, Reason.INVALID_SPEC, f"the API server refuses a child: {error.message}")
+            raise
+
+    async def _apply(self, manifest: dict[str, Any]) -> Refusal | None:
+        live = self._store.get(key_of(manifest)) or await self._client.get(*key_of(manifest))
+        if live is not None:
+            if (foreign := _foreign(manifest, live)) is not None:
+                return foreign
+            self._store.put(live)
+            if Meta.of(live).deleting or first_difference(manifest, live) is None:
+                return None
+        self._store.put(await self._client.apply(manifest))
+        return None
+
+    async def _create(self, manifest: dict[str, Any]) -> Refusal | None:
+        if self._store.get(key_of(manifest)) is not None:
+            return None
+        made = await self._client.create(manifest)
+        if made is None:
+            made = await self._client.get(*key_of(manifest))
+            if made is None:
+                return None
+            if (foreign := _foreign(manifest, made)) is not None:
+                return foreign
+        self._store.put(made)
+        return None
+
+    async def _delete(self, action: Delete) -> Refusal | None:
+        key = Key(action.kind, action.namespace, action.name)
+        fresh = await self._client.get(*key)
+        if fresh is None:
+            return None
+        meta = Meta.of(fresh)
+        ours = meta.controller_uid == action.owner_uid if action.owner_uid else meta.controller_uid is None
+        if meta.uid != action.uid or not ours or meta.deleting:
+            self._store.put(fresh)
+            return None
+        await self._client.delete(
+            action.kind,
+            action.namespace,
+            action.name,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            propagation=action.propagation,
+        )
+        return None
+
+
+def _foreign(manifest: dict[str, Any], live: Object) -> Refusal | None:
+    """I9: what carries our name but not our mark is somebody else's, and is never touched.
+
+    Our mark is the controller reference; on what has no owner by design (claims, engines), our label. A build
+    Job is about its content: one that a sibling engine owns is the same Job.
+    """
+    wanted, found = Meta.of(manifest), Meta.of(live)
+    marked = found.labels.get(names.MANAGED_BY) == names.MANAGER
+    if wanted.controller_uid == found.controller_uid:
+        return None if marked or wanted.controller_uid else _conflict(live)
+    if not marked or found.controller_uid is None:
+        return _conflict(live)
+    if live["kind"] == "Job" and names.KEY_LABEL in found.labels:
+        return None
+    return _refusal(
+        Course.MOVING, Reason.DELETING, f"waiting for {live['kind']} {found.name} of a deleted object of the same name to go"
+    )
+
+
+def _conflict(live: Object) -> Refusal:
+    return _refusal(
+        Course.STALLED,
+        Reason.NAME_CONFLICT,
+        f"{live['kind']} {live['metadata']['name']} exists and is not ours; rename it, or give this object another name",
+    )
+
+
+def _refusal(course: Course, reason: Reason, message: str) -> Refusal:
+    return Refusal(Verdict(course=course, reason=reason, message=message))

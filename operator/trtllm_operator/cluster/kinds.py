@@ -1,0 +1,102 @@
+"""Every kind that the operator touches, and what it may do with it.
+
+The client refuses whatever is not written here, so this table is the whole of the rights that the operator needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..api.names import API_VERSION, SELECTOR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind at the API server.
+
+    `verbs` are those of RBAC; server-side apply needs `create` beside `patch`, because it also creates.
+    """
+
+    api_version: str
+    plural: str
+    verbs: frozenset[str]
+    namespaced: bool = True
+    subresources: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    watched: bool = False
+    """Its state drives decisions: seen at once."""
+    stored: bool = False
+    """In the store: listed by every resync, between them only if watched."""
+    selector: str | None = None
+    """Label selector, applied at the API server, of the objects that concern us; None: all."""
+
+    @property
+    def group(self) -> str:
+        """API group; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        return self.api_version.rpartition("/")[2]
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Path below the API server's address; without a namespace that of all namespaces."""
+        parts = ["/apis" if self.group else "/api", self.api_version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        return "/".join([*parts, self.plural, *(part for part in (name, subresource) if part)])
+
+
+_READ: Final = frozenset({"get", "list", "watch"})
+_CHILD: Final = frozenset({"get", "list", "create", "patch", "delete"})
+_PATCH: Final = frozenset({"patch"})
+
+
+def _watched_child(api_version: str, plural: str) -> Kind:
+    return Kind(
+        api_version=api_version, plural=plural, verbs=_CHILD | {"watch"}, watched=True, stored=True, selector=SELECTOR
+    )
+
+
+def _repaired_child(api_version: str, plural: str) -> Kind:
+    """Nothing is decided on its state; a resync notices when somebody changed it."""
+    return Kind(api_version=api_version, plural=plural, verbs=_CHILD, stored=True, selector=SELECTOR)
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "LLMDeployment": Kind(
+        api_version=API_VERSION,
+        plural="llmdeployments",
+        verbs=_READ,
+        subresources={"status": _PATCH},
+        watched=True,
+        stored=True,
+    ),
+    "LLMEngine": Kind(
+        api_version=API_VERSION,
+        plural="llmengines",
+        verbs=_READ | {"create", "delete"},
+        subresources={"status": _PATCH},
+        watched=True,
+        stored=True,
+    ),
+    "Job": _watched_child("batch/v1", "jobs"),
+    "StatefulSet": _watched_child("apps/v1", "statefulsets"),
+    "Pod": Kind(
+        api_version="v1",
+        plural="pods",
+        verbs=_READ | {"delete"},
+        subresources={"log": frozenset({"get"})},
+        watched=True,
+        stored=True,
+        selector=SELECTOR,
+    ),
+    "PersistentVolumeClaim": _watched_child("v1", "persistentvolumeclaims"),
+    "Node": Kind(api_version="v1", plural="nodes", verbs=_READ, namespaced=False, watched=True, stored=True),
+    "Service": _repaired_child("v1", "services"),
+    "PodDisruptionBudget": _repaired_child("policy/v1", "poddisruptionbudgets"),
+    "ControllerRevision": _repaired_child("apps/v1", "controllerrevisions"),
+    "Lease": Kind(api_version="coordination.k8s.io/v1", plural="leases", verbs=frozenset({"get", "create", "update"})),
+    "Event": Kind(api_version="events.k8s.io/v1", plural="events", verbs=frozenset({"create"})),
+}

@@ -1,0 +1,170 @@
+"""Reads the store into the frozen pictures that decisions are made on; costs no API call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from trtllm_engine.contract import Progress
+
+from ..api import names
+from ..api.deployment import LLMDeployment
+from ..api.engine import LLMEngine
+from ..api.model_facts import ModelStatus
+from ..api.views import ClaimView, GroupView, JobView, Meta, PodView
+from ..decide.snapshot import DeploymentSnapshot, EngineSnapshot, Run
+from ..reconcile.store import Key, Object, Store, key_of
+from ..resolve.defaults import Defaults
+from ..resolve.revision import Frozen
+from ..resolve.source import check_source, source_hash
+
+
+def deployment_snapshot(store: Store, obj: Object, defaults: Defaults) -> DeploymentSnapshot:
+    """The deployment, its own children, and the engines of its namespace."""
+    deployment = LLMDeployment.of(obj)
+    owned = store.owned(deployment.meta.uid)
+    sets = [child for child in owned if child["kind"] == "StatefulSet"]
+    claim = store.get(Key("PersistentVolumeClaim", deployment.meta.namespace, names.cache_claim()))
+    return DeploymentSnapshot(
+        deployment=deployment,
+        defaults=defaults,
+        fetch=_fetch(store, deployment, owned, defaults),
+        cache_claim=None if claim is None else ClaimView.of(claim),
+        revisions={frozen.hash: frozen for frozen in _revisions(owned)},
+        engines=_engines(store, deployment.meta.namespace),
+        groups=tuple(GroupView.of(child) for child in sets),
+        pods=tuple(pod for child in sets for pod in _pods(store, child)),
+    )
+
+
+def engine_snapshot(store: Store, obj: Object, defaults: Defaults) -> EngineSnapshot:
+    """The engine, its Jobs, and everything of its namespace that shares or needs its content."""
+    engine = LLMEngine.of(obj)
+    namespace = engine.meta.namespace
+    jobs = store.list("Job", namespace)
+    return EngineSnapshot(
+        engine=engine,
+        defaults=defaults,
+        known_model=_known_model(store, engine, defaults),
+        siblings=tuple(e for e in _engines(store, namespace) if e.meta.uid != engine.meta.uid and not e.meta.deleting),
+        fetch=_fetch(store, engine, [job for job in jobs if Meta.of(job).controller_uid == engine.meta.uid], defaults),
+        builds={job["metadata"]["name"]: _run(store, job) for job in jobs if names.KEY_LABEL in Meta.of(job).labels},
+        claims={claim["metadata"]["name"]: ClaimView.of(claim) for claim in store.list("PersistentVolumeClaim", namespace)},
+        referenced_by=tuple(sorted(_referencing(store, namespace, engine.status.key))),
+    )
+
+
+def needed_keys(store: Store, obj: Object) -> set[str]:
+    """Engine keys that a deployment needs: of its target, of what serves, and of every group that still runs."""
+    deployment = LLMDeployment.of(obj)
+    if deployment.meta.deleting:
+        return set()
+    owned = store.owned(deployment.meta.uid)
+    used = {GroupView.of(child).revision for child in owned if child["kind"] == "StatefulSet"}
+    used |= {deployment.status.current_revision or "", deployment.status.target_revision or ""}
+    return {frozen.resolution.engine_key for frozen in _revisions(owned) if frozen.hash in used}
+
+
+def _referencing(store: Store, namespace: str, key: str | None) -> Iterable[str]:
+    if key is None:
+        return
+    for obj in store.list(LLMDeployment.KIND, namespace):
+        if key in needed_keys(store, obj):
+            yield obj["metadata"]["name"]
+
+
+def _known_model(store: Store, engine: LLMEngine, defaults: Defaults) -> ModelStatus | None:
+    """What a neighbour learned about exactly the model and the toolchain that the spec pins."""
+    spec = engine.spec
+    if spec is None or spec.model_digest is None or spec.toolchain_version is None or check_source(spec):
+        return None
+    parsers: dict[str, Callable[[Object], LLMDeployment | LLMEngine]]
+    parsers = {LLMDeployment.KIND: LLMDeployment.of, LLMEngine.KIND: LLMEngine.of}
+    for kind, parse in parsers.items():
+        for obj in store.list(kind, engine.meta.namespace):
+            known = parse(obj).status.model
+            if known is None or known.facts.digest != spec.model_digest:
+                continue
+            if spec.toolchain_version in known.versions.values():
+                return known.model_copy(update={"source": source_hash(spec, defaults)})
+    return None
+
+
+def _engines(store: Store, namespace: str) -> tuple[LLMEngine, ...]:
+    return tuple(LLMEngine.of(obj) for obj in store.list(LLMEngine.KIND, namespace))
+
+
+def _revisions(owned: Iterable[Object]) -> Iterable[Frozen]:
+    return (Frozen.from_data(child["data"]) for child in owned if child["kind"] == "ControllerRevision")
+
+
+def _fetch(store: Store, owner: LLMDeployment | LLMEngine, owned: Iterable[Object], defaults: Defaults) -> Run | None:
+    if owner.spec is None or check_source(owner.spec):
+        return None
+    name = names.fetch_job(owner.meta.name, source_hash(owner.spec, defaults))
+    return next((_run(store, job) for job in owned if job["kind"] == "Job" and job["metadata"]["name"] == name), None)
+
+
+def _run(store: Store, job: Object) -> Run:
+    progress: dict[int, Progress] = {}
+    pods = _pods(store, job)
+    for pod in pods:
+        line = store.progress(Key("Pod", pod.meta.namespace, pod.meta.name))
+        if line is not None:
+            progress[pod.index] = line
+    return Run(job=JobView.of(job), pods=pods, progress=progress)
+
+
+def _pods(store: Store, controller: Object) -> tuple[PodView, ...]:
+    return tuple(PodView.of(child) for child in store.owned(controller["metadata"]["uid"]) if child["kind"] == "Pod")
+
+
+def concerned(store: Store, obj: Object) -> set[Key]:
+    """The LLMDeployments and LLMEngines whose decision may change when this object does."""
+    kind, meta = obj["kind"], Meta.of(obj)
+    match kind:
+        case LLMDeployment.KIND:
+            key = LLMDeployment.of(obj).status.engine
+            return {key_of(obj), *_with_key(store, meta.namespace, key.key if key else None)}
+        case LLMEngine.KIND:
+            engine = LLMEngine.of(obj)
+            key_label = meta.labels.get(names.KEY_LABEL)
+            deployments = (
+                key_of(other)
+                for other in store.list(LLMDeployment.KIND, meta.namespace)
+                if _waits_for(other, engine.status.key, key_label)
+            )
+            return {key_of(obj), *_with_key(store, meta.namespace, engine.status.key), *deployments}
+        case "PersistentVolumeClaim":
+            return {key for key in _engine_keys(store, meta.namespace) if names.KEY_LABEL in meta.labels}
+        case "Pod":
+            controller = _controller(store, obj)
+            return set() if controller is None else concerned(store, controller)
+        case _:
+            owner = _controller(store, obj)
+            return set() if owner is None else {key_of(owner)}
+
+
+def _waits_for(deployment: Object, key: str | None, label: str | None) -> bool:
+    engine = LLMDeployment.of(deployment).status.engine
+    return engine is not None and engine.key is not None and (engine.key == key or engine.key[:16] == label)
+
+
+def _with_key(store: Store, namespace: str, key: str | None) -> Iterable[Key]:
+    if key is None:
+        return
+    for obj in store.list(LLMEngine.KIND, namespace):
+        if LLMEngine.of(obj).status.key == key:
+            yield key_of(obj)
+
+
+def _engine_keys(store: Store, namespace: str) -> Iterable[Key]:
+    return (key_of(obj) for obj in store.list(LLMEngine.KIND, namespace))
+
+
+def _controller(store: Store, obj: Object) -> Object | None:
+    """The controller owner of an object, if the store knows it by the same UID."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            owner = store.get(Key(reference["kind"], obj["metadata"].get("namespace", ""), reference["name"]))
+            return owner if owner is not None and owner["metadata"]["uid"] == reference["uid"] else None
+    return None

@@ -1,0 +1,57 @@
+"""Everything that a decision may look at, frozen: what the store knew at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trtllm_engine.contract import Progress
+
+from ..api.deployment import LLMDeployment
+from ..api.engine import LLMEngine, ModelStatus
+from ..api.views import ClaimView, GroupView, JobView, PodView
+from ..resolve.defaults import Defaults
+from ..resolve.revision import Frozen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A Job, its pods, and the last progress line of each rank."""
+
+    job: JobView
+    pods: tuple[PodView, ...] = ()
+    progress: Mapping[int, Progress] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSnapshot:
+    """One LLMEngine and what surrounds it in its namespace."""
+
+    engine: LLMEngine
+    defaults: Defaults
+    known_model: ModelStatus | None = None
+    """Facts of exactly the model that the spec pins, learned by another object of the namespace."""
+    siblings: tuple[LLMEngine, ...] = ()
+    """The other engines of the namespace that are not being deleted."""
+    fetch: Run | None = None
+    builds: Mapping[str, Run] = field(default_factory=dict)
+    """Build Jobs of the namespace by name, whoever owns them."""
+    claims: Mapping[str, ClaimView] = field(default_factory=dict)
+    referenced_by: tuple[str, ...] = ()
+    """LLMDeployments of the namespace that need this engine's key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentSnapshot:
+    """One LLMDeployment, its children, and the engines of its namespace."""
+
+    deployment: LLMDeployment
+    defaults: Defaults
+    fetch: Run | None = None
+    cache_claim: ClaimView | None = None
+    revisions: Mapping[str, Frozen] = field(default_factory=dict)
+    """What was frozen, by revision hash."""
+    engines: tuple[LLMEngine, ...] = ()
+    groups: tuple[GroupView, ...] = ()
+    pods: tuple[PodView, ...] = ()
+    """Of the groups."""
