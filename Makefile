@@ -46,7 +46,7 @@ cluster-down: $(VENV)/.stamp ## Remove that cluster (NAME=dev)
 
 .PHONY: images
 images: $(VENV)/.stamp ## Build both images, and load them into the cluster NAME if it runs
-	@$(PYTHON) -m tests.cluster images
+	@$(PYTHON) -m tests.cluster images --name $(NAME)
 
 # ---- test ---------------------------------------------------------------------------------------
 

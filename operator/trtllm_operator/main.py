@@ -160,7 +160,7 @@ class Operator:
         self._metrics.gauge("queue_in_flight", "Keys in work.", lambda: self._queue.in_flight)
         self._metrics.gauge("queue_failing", "Keys whose last look failed.", lambda: self._queue.failing)
         self._metrics.gauge("objects", "Objects in the store.", lambda: len(self._store))
-        self._metrics.gauge("leader", "1 while this process holds the lease.", lambda: self._leader.is_leader)
+        self._metrics.gauge("leader", "1 while this process holds the lease.", lambda: int(self._leader.is_leader))
 
     async def run(self) -> int:
         """Stand by, lead, and stop on SIGTERM; returns the exit code."""

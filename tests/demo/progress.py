@@ -36,7 +36,7 @@ def wait_ready(
         objects: list[Json] = kubectl.json("get", kinds, "-n", namespace)["items"]
         mine = [obj for obj in objects if obj["metadata"]["name"] == names.get(obj["kind"].lower())]
         for obj in mine:
-            if (why := condition(obj, "Stalled")) is not None:
+            if is_current(obj) and (why := condition(obj, "Stalled")) is not None:
                 raise Failure(f"{describe(obj)} needs attention: {why}", tail=context(kubectl, namespace))
         if len(mine) == len(names) and all(is_ready(obj) for obj in mine):
             return
@@ -47,11 +47,14 @@ def wait_ready(
         waited += PERIOD
 
 
+def is_current(obj: Json) -> bool:
+    """Whether its status speaks of what was asked for last."""
+    return bool((obj.get("status") or {}).get("observedGeneration") == obj["metadata"]["generation"])
+
+
 def is_ready(obj: Json) -> bool:
     """Ready, and said of this generation."""
-    status: Json = obj.get("status") or {}
-    current = status.get("observedGeneration") == obj["metadata"]["generation"]
-    return current and condition(obj, "Ready") is not None
+    return is_current(obj) and condition(obj, "Ready") is not None
 
 
 def condition(obj: Json, kind: str) -> str | None:

@@ -23,6 +23,8 @@ MARKS: Final = {
     State.FAILED: ("✗", "bold red"),
     State.CANCELLED: ("–", "yellow"),
 }
+BAR: Final = 16
+"""Characters of a progress bar."""
 QUIET: Final = 15.0
 """Seconds between two lines about the same running step, without a terminal."""
 
@@ -62,9 +64,12 @@ def _live(run: Run, board: Board, console: Console) -> None:
 
 
 def _picture(run: Run, board: Board) -> RenderableType:
-    table = Table.grid(padding=(0, 2))
-    for column in ("mark", "title", "elapsed", "bar", "detail"):
-        table.add_column(column, no_wrap=True, overflow="ellipsis", justify="right" if column == "elapsed" else "left")
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(width=1)
+    table.add_column(width=max(len(line.step.title) for line in run.lines))
+    table.add_column(width=len("10m00s of ~10m00s"), justify="right")
+    table.add_column(width=BAR)
+    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     for line in run.lines:
         table.add_row(*_row(line, run.now))
     over = all(line.state is State.DONE for line in run.lines)
@@ -88,11 +93,11 @@ def _row(line: Line, now: float) -> tuple[RenderableType, ...]:
     elapsed = line.elapsed(now)
     if line.state is State.RUNNING:
         clock = f"{duration(elapsed)} of ~{duration(line.step.expected)}"
-        bar: RenderableType = ProgressBar(total=1.0, completed=min(elapsed / line.step.expected, 0.98), width=16)
+        bar: RenderableType = ProgressBar(total=1.0, completed=min(elapsed / line.step.expected, 0.98), width=BAR)
         return Text(mark, style), line.step.title, clock, bar, Text(line.progress.detail, "dim")
     if line.state is State.WAITING:
         return Text(mark, style), Text(line.step.title, style), Text(f"~{duration(line.step.expected)}", style), "", ""
-    return Text(mark, style), line.step.title, duration(elapsed), "", Text(line.progress.detail, "dim")
+    return Text(mark, style), line.step.title, duration(elapsed), "", ""
 
 
 def _plain(run: Run, board: Board, console: Console) -> None:

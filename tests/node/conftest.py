@@ -64,9 +64,7 @@ def operator_config(images: Images) -> dict[str, object]:
 
 
 @pytest.fixture
-def operator(
-    cluster: Cluster, operator_config: dict[str, object], tmp_path: Path
-) -> Iterator[OperatorProcess]:
+def operator(cluster: Cluster, operator_config: dict[str, object], tmp_path: Path) -> Iterator[OperatorProcess]:
     """The operator as a process, started; it is stopped at the end whatever happened to it."""
     with OperatorProcess(cluster.kubeconfig, tmp_path, operator_config) as process:
         yield process

@@ -36,8 +36,12 @@ def test_a_deployment_becomes_ready_requests_a_gpu_and_answers_through_its_servi
 def test_what_was_resolved_is_frozen_in_a_controller_revision(operator: OperatorProcess, namespace: Namespace) -> None:
     namespace.apply(deployment("frozen"))
     ready = namespace.wait_ready("llmdeployment", "frozen")
-    (revision,) = [r for r in namespace.list("controllerrevision") if r["metadata"]["name"].startswith("frozen-")
-                   and r["metadata"]["ownerReferences"][0]["kind"] == "LLMDeployment"]
+    (revision,) = [
+        r
+        for r in namespace.list("controllerrevision")
+        if r["metadata"]["name"].startswith("frozen-")
+        and r["metadata"]["ownerReferences"][0]["kind"] == "LLMDeployment"
+    ]
     assert ready["status"]["currentRevision"] == ready["status"]["targetRevision"]
     assert revision["metadata"]["name"] == f"frozen-{ready['status']['currentRevision']}"
     assert ready["status"]["engine"]["key"] in json.dumps(revision["data"])
@@ -69,7 +73,9 @@ def test_a_spec_change_keeps_the_old_group_until_its_successor_is_ready(
     namespace.wait_ready("llmdeployment", "moving")
     (old,) = namespace.list("statefulset")
 
-    changed = deployment("moving", serving={"drainSeconds": 1, "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}}})
+    changed = deployment(
+        "moving", serving={"drainSeconds": 1, "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}}}
+    )
     namespace.apply(changed)
     seen_together = False
 

@@ -34,7 +34,10 @@ def condition(obj: Mapping[str, Any], type: str) -> Object:
 
 
 def is_ready(obj: Mapping[str, Any]) -> bool:
-    return condition(obj, "Ready").get("status") == "True" and obj["status"]["observedGeneration"] == obj["metadata"]["generation"]
+    return (
+        condition(obj, "Ready").get("status") == "True"
+        and obj["status"]["observedGeneration"] == obj["metadata"]["generation"]
+    )
 
 
 def is_stalled(obj: Mapping[str, Any]) -> bool:

@@ -28,6 +28,13 @@ Loader = Callable[[ServeRequest, Path, Report], Loaded]
 """Loads a request's engine from below the store's folder. Raises `Failure`."""
 
 
+def load_engine(request: ServeRequest, store: Path, report: Report) -> Loaded:
+    """The loader of published engines. Its libraries take seconds to import, so they come after the listener is up."""
+    from trtllm_engine.serve import torch_loader
+
+    return torch_loader.load_engine(request, store, report)
+
+
 def warm_up(runtime: Runtime) -> None:
     """One prompt token and one decoded token: allocations and kernels that the first request need not wait for."""
     runtime.forward([Row(slot=0, position=0, tokens=[0])])

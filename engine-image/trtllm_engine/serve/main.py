@@ -26,8 +26,7 @@ from trtllm_engine.serve.cpus import usable_cpus
 from trtllm_engine.serve.engine import Engine, EngineDead
 from trtllm_engine.serve.health import Phase
 from trtllm_engine.serve.http_edge import log_line
-from trtllm_engine.serve.load import Loaded, Loader, warm_up
-from trtllm_engine.serve.torch_loader import load_engine
+from trtllm_engine.serve.load import Loaded, Loader, load_engine, warm_up
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 

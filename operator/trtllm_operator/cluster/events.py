@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
@@ -40,6 +39,7 @@ class Events:
         self._instance = instance[:128]
         self._clock = clock
         self._now = now
+        # In the order in which it was told, so that what is old enough to tell again is in front.
         self._told: dict[tuple[str, str, str], float] = {}
         self._budget = BURST
         self._refilled = clock()
@@ -56,10 +56,11 @@ class Events:
     def _admit(self, words: tuple[str, str, str]) -> bool:
         """Whether these words are news, and there is budget for them."""
         now = self._clock()
-        self._told = {told: at for told, at in self._told.items() if at > now - QUIET}
+        while self._told and next(iter(self._told.values())) <= now - QUIET:
+            del self._told[next(iter(self._told))]
         self._budget = min(BURST, self._budget + (now - self._refilled) * RATE)
         self._refilled = now
-        if self._told.get(words, -math.inf) > now - QUIET or self._budget < 1.0:
+        if words in self._told or self._budget < 1.0:
             return False
         self._told[words] = now
         self._budget -= 1.0

@@ -116,7 +116,9 @@ def _foreign(manifest: dict[str, Any], live: Object) -> Refusal | None:
     if live["kind"] == "Job" and names.KEY_LABEL in found.labels:
         return None
     return _refusal(
-        Course.MOVING, Reason.DELETING, f"waiting for {live['kind']} {found.name} of a deleted object of the same name to go"
+        Course.MOVING,
+        Reason.DELETING,
+        f"waiting for {live['kind']} {found.name} of a deleted object of the same name to go",
     )
 
 

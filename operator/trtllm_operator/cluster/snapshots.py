@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 
-from trtllm_engine.contract import Progress
+from trtllm_engine.contract import ContractError, Progress
 
 from ..api import names
 from ..api.deployment import LLMDeployment
@@ -16,6 +17,8 @@ from ..reconcile.store import Key, Object, Store, key_of
 from ..resolve.defaults import Defaults
 from ..resolve.revision import Frozen
 from ..resolve.source import check_source, source_hash
+
+logger = logging.getLogger(__name__)
 
 
 def deployment_snapshot(store: Store, obj: Object, defaults: Defaults) -> DeploymentSnapshot:
@@ -48,7 +51,9 @@ def engine_snapshot(store: Store, obj: Object, defaults: Defaults) -> EngineSnap
         siblings=tuple(e for e in _engines(store, namespace) if e.meta.uid != engine.meta.uid and not e.meta.deleting),
         fetch=_fetch(store, engine, [job for job in jobs if Meta.of(job).controller_uid == engine.meta.uid], defaults),
         builds={job["metadata"]["name"]: _run(store, job) for job in jobs if names.KEY_LABEL in Meta.of(job).labels},
-        claims={claim["metadata"]["name"]: ClaimView.of(claim) for claim in store.list("PersistentVolumeClaim", namespace)},
+        claims={
+            claim["metadata"]["name"]: ClaimView.of(claim) for claim in store.list("PersistentVolumeClaim", namespace)
+        },
         referenced_by=tuple(sorted(_referencing(store, namespace, engine.status.key))),
     )
 
@@ -94,7 +99,13 @@ def _engines(store: Store, namespace: str) -> tuple[LLMEngine, ...]:
 
 
 def _revisions(owned: Iterable[Object]) -> Iterable[Frozen]:
-    return (Frozen.from_data(child["data"]) for child in owned if child["kind"] == "ControllerRevision")
+    for child in owned:
+        if child["kind"] == "ControllerRevision":
+            try:
+                yield Frozen.from_data(child["data"])
+            except ContractError as error:
+                # Written by another version, or by hand: its groups go on serving, nothing is made from it.
+                logger.warning("ControllerRevision %s cannot be read: %s", child["metadata"]["name"], error)
 
 
 def _fetch(store: Store, owner: LLMDeployment | LLMEngine, owned: Iterable[Object], defaults: Defaults) -> Run | None:

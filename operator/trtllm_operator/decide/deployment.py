@@ -18,7 +18,7 @@ from typing import Final
 from ..api import names
 from ..api.conditions import Reason
 from ..api.engine import EnginePhase, LLMEngine
-from ..api.model_facts import ModelFactsStatus, ModelStatus
+from ..api.model_facts import ModelStatus
 from ..api.problems import Problem, Refused
 from ..api.views import GroupView, PodView
 from ..desired import cache_claim, controller_revision, fetch_job, llm_engine, service, statefulset
@@ -84,7 +84,9 @@ def _upkeep(snapshot: DeploymentSnapshot, plan: DeploymentPlan) -> Iterable[Acti
     for group in snapshot.groups:
         frozen = snapshot.revisions.get(group.revision)
         if frozen is not None and not group.meta.deleting and group.meta.name not in going:
-            yield Apply(manifest=statefulset.statefulset(deployment, frozen, group.ordinal), reason="group as its revision says")
+            yield Apply(
+                manifest=statefulset.statefulset(deployment, frozen, group.ordinal), reason="group as its revision says"
+            )
     serving = serving_revision(snapshot)
     if serving is not None and not plan.moves_groups:
         yield from _scale(snapshot, serving, plan.wanted)
@@ -102,10 +104,13 @@ def _scale(snapshot: DeploymentSnapshot, serving: str, wanted: int) -> Iterable[
 def _advance(snapshot: DeploymentSnapshot) -> DeploymentPlan:
     deployment, wanted = snapshot.deployment, wanted_groups(snapshot)
     spec = deployment.spec
-    if spec is None or (problems := tuple(check_deployment(spec, snapshot.defaults))):
-        refused = Refused(deployment.problems if spec is None else problems)
+    problems = deployment.problems if spec is None else tuple(check_deployment(spec, snapshot.defaults))
+    if spec is None or problems:
+        refused = Refused(problems)
         wanted = len([g for g in snapshot.groups if not g.meta.deleting]) if spec is None else wanted
-        return DeploymentPlan(verdict=stalled(refused), problems=refused.problems, wanted=wanted, model=deployment.status.model)
+        return DeploymentPlan(
+            verdict=stalled(refused), problems=refused.problems, wanted=wanted, model=deployment.status.model
+        )
     if spec.suspend:
         return _suspend(snapshot)
     target = revision_hash(spec)
@@ -113,10 +118,15 @@ def _advance(snapshot: DeploymentSnapshot) -> DeploymentPlan:
     if frozen is None:
         return _freeze(snapshot, target, wanted)
     model = deployment.status.model or ModelStatus(
-        source=source_hash(spec, snapshot.defaults), facts=ModelFactsStatus.of(frozen.resolution.facts), versions={}
+        source=source_hash(spec, snapshot.defaults), facts=frozen.resolution.facts, versions={}
     )
     base = DeploymentPlan(
-        verdict=_moving(Reason.ROLLING_OUT, ""), target=target, frozen=frozen, resolution=frozen.resolution, wanted=wanted, model=model
+        verdict=_moving(Reason.ROLLING_OUT, ""),
+        target=target,
+        frozen=frozen,
+        resolution=frozen.resolution,
+        wanted=wanted,
+        model=model,
     )
     engine = find_engine(snapshot.engines, frozen.resolution.engine_key)
     if engine is None:
@@ -159,10 +169,10 @@ def _freeze(snapshot: DeploymentSnapshot, target: str, wanted: int) -> Deploymen
         )
         return DeploymentPlan(verdict=verdict, actions=actions, fetch=snapshot.fetch, wanted=wanted)
     try:
-        resolution = resolve(spec, model.facts.to_contract(), model.versions, snapshot.defaults)
+        resolution = resolve(spec, model.facts, model.versions, snapshot.defaults)
     except Refused as refused:
         return DeploymentPlan(verdict=stalled(refused), problems=refused.problems, model=model, wanted=wanted)
-    frozen = Frozen.of(spec, resolution, snapshot.defaults, deployment)
+    frozen = controller_revision.freeze(deployment, resolution, snapshot.defaults)
     create = Create(manifest=controller_revision.controller_revision(deployment, frozen), reason=f"revision {target}")
     return DeploymentPlan(
         verdict=_moving(Reason.BUILDING_ENGINE, f"revision {target} is resolved"),
@@ -175,8 +185,16 @@ def _freeze(snapshot: DeploymentSnapshot, target: str, wanted: int) -> Deploymen
 
 def find_engine(engines: Iterable[LLMEngine], key: str) -> LLMEngine | None:
     """By key, never by name: a ready one first, else the oldest, else one that is named for the key and has no status yet."""
-    same = [e for e in engines if not e.meta.deleting and (e.status.key == key or e.meta.labels.get(names.KEY_LABEL) == key[:16])]
-    return min(same, key=lambda e: (e.status.phase is not EnginePhase.READY, e.meta.created is None, e.meta.created, e.meta.uid), default=None)
+    same = [
+        e
+        for e in engines
+        if not e.meta.deleting and (e.status.key == key or e.meta.labels.get(names.KEY_LABEL) == key[:16])
+    ]
+    return min(
+        same,
+        key=lambda e: (e.status.phase is not EnginePhase.READY, e.meta.created is None, e.meta.created, e.meta.uid),
+        default=None,
+    )
 
 
 def _engine_verdict(engine: LLMEngine, snapshot: DeploymentSnapshot) -> Verdict:
@@ -202,7 +220,9 @@ def _roll_out(snapshot: DeploymentSnapshot, base: DeploymentPlan, target: str) -
 
 def _settled(wanted: int) -> Verdict:
     if not wanted:
-        return Verdict(course=Course.SETTLED, reason=Reason.SCALED_TO_ZERO, message="no replicas are asked for; engines are kept")
+        return Verdict(
+            course=Course.SETTLED, reason=Reason.SCALED_TO_ZERO, message="no replicas are asked for; engines are kept"
+        )
     return Verdict(course=Course.SETTLED, reason=Reason.AS_EXPECTED, message=f"{wanted} of {wanted} replicas are ready")
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
 from ..api import names
 from ..api.conditions import Reason
 from ..api.engine import EnginePhase, LLMEngine, LLMEngineStatus
-from ..api.model_facts import ModelFactsStatus, ModelStatus
+from ..api.model_facts import ModelStatus
 from ..api.problems import Problem, Refused
 from ..desired import build_job, cache_claim, engine_claim, fetch_job
 from ..resolve.resolution import Resolution, resolve
@@ -21,6 +22,7 @@ from ..resolve.validate import check_engine
 from . import runs
 from .plan import Action, Course, Create, Delete, Plan, Verdict
 from .snapshot import EngineSnapshot, Run
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePlan(Plan):
@@ -40,14 +42,14 @@ class EnginePlan(Plan):
 def decide_engine(snapshot: EngineSnapshot, now: datetime) -> EnginePlan:
     """Choose the next actions for one engine; pure."""
     engine = snapshot.engine
-    if engine.spec is None or (problems := check_engine(engine.spec, snapshot.defaults)):
-        problems = engine.problems if engine.spec is None else tuple(problems)
+    problems = engine.problems if engine.spec is None else tuple(check_engine(engine.spec, snapshot.defaults))
+    if engine.spec is None or problems:
         return EnginePlan(verdict=stalled(Refused(problems)), problems=problems)
     model = known_model(snapshot)
     if model is None:
         return _learn_model(snapshot)
     try:
-        resolution = resolve(engine.spec, model.facts.to_contract(), model.versions, snapshot.defaults)
+        resolution = resolve(engine.spec, model.facts, model.versions, snapshot.defaults)
     except Refused as refused:
         return EnginePlan(verdict=stalled(refused), problems=refused.problems, model=model)
     if (elder := _elder(snapshot, resolution.engine_key)) is not None:
@@ -71,7 +73,7 @@ def learned_model(source: str, fetch: Run | None) -> ModelStatus | None:
     if fetch is None or (learned := runs.learned(fetch)) is None:
         return None
     facts, versions = learned
-    return ModelStatus(source=source, facts=ModelFactsStatus.of(facts), versions=versions)
+    return ModelStatus(source=source, facts=facts, versions=versions)
 
 
 def _learn_model(snapshot: EngineSnapshot) -> EnginePlan:
@@ -86,7 +88,9 @@ def _learn_model(snapshot: EngineSnapshot) -> EnginePlan:
     return EnginePlan(verdict=verdict, actions=actions, build=snapshot.fetch)
 
 
-def learn(fetch: Run | None, job: dict[str, object], cache: dict[str, object] | None, model: str) -> tuple[Verdict, tuple[Action, ...]]:
+def learn(
+    fetch: Run | None, job: dict[str, object], cache: dict[str, object] | None, model: str
+) -> tuple[Verdict, tuple[Action, ...]]:
     """Start, watch or judge the Job that fetches or inspects a model."""
     doing = f"inspecting {model}" if cache is None else f"fetching {model}"
     if fetch is None:
@@ -117,7 +121,9 @@ def learn(fetch: Run | None, job: dict[str, object], cache: dict[str, object] | 
 
 def _elder(snapshot: EngineSnapshot, key: str) -> LLMEngine | None:
     """The oldest engine with this key, if that is not this one: it builds, the others refer to it."""
-    same = [other for other in snapshot.siblings if other.status.key == key and other.meta.uid != snapshot.engine.meta.uid]
+    same = [
+        other for other in snapshot.siblings if other.status.key == key and other.meta.uid != snapshot.engine.meta.uid
+    ]
     oldest = min([*same, snapshot.engine], key=lambda e: (e.meta.created is None, e.meta.created, e.meta.uid))
     return None if oldest is snapshot.engine else oldest
 
@@ -126,9 +132,17 @@ def _follow(elder: LLMEngine, model: ModelStatus, resolution: Resolution) -> Eng
     """Ready, building or failed exactly as the elder is."""
     status, name = elder.status, elder.meta.name
     if status.phase is EnginePhase.READY:
-        verdict = Verdict(course=Course.SETTLED, reason=Reason.AS_EXPECTED, message=f"uses the files of engine {name}, which has the same key")
+        verdict = Verdict(
+            course=Course.SETTLED,
+            reason=Reason.AS_EXPECTED,
+            message=f"uses the files of engine {name}, which has the same key",
+        )
     elif status.phase is EnginePhase.FAILED:
-        verdict = Verdict(course=Course.STALLED, reason=Reason.BUILD_FAILED, message=f"engine {name}, which has the same key, failed: {status.message or ''}")
+        verdict = Verdict(
+            course=Course.STALLED,
+            reason=Reason.BUILD_FAILED,
+            message=f"engine {name}, which has the same key, failed: {status.message or ''}",
+        )
     else:
         verdict = _moving(Reason.BUILDING_ENGINE, f"engine {name}, which has the same key, is building")
     return EnginePlan(verdict=verdict, model=model, resolution=resolution, elder=elder)
@@ -137,7 +151,9 @@ def _follow(elder: LLMEngine, model: ModelStatus, resolution: Resolution) -> Eng
 def _build(snapshot: EngineSnapshot, model: ModelStatus, resolution: Resolution, now: datetime) -> EnginePlan:
     engine, key = snapshot.engine, resolution.engine_key
     assert engine.spec is not None
-    claim = Create(manifest=engine_claim.engine_claim(engine, resolution, snapshot.defaults), reason="volume of the engine")
+    claim = Create(
+        manifest=engine_claim.engine_claim(engine, resolution, snapshot.defaults), reason="volume of the engine"
+    )
     claims = () if names.engine_claim(key) in snapshot.claims else (claim,)
     run = snapshot.builds.get(names.build_job(key))
 
@@ -147,7 +163,11 @@ def _build(snapshot: EngineSnapshot, model: ModelStatus, resolution: Resolution,
     # A Job is about the content, not about who asked first: a living sibling's serves as well as our own.
     askers = {engine.meta.uid, *(other.meta.uid for other in snapshot.siblings)}
     if run is not None and (run.job.meta.deleting or run.job.meta.controller_uid not in askers):
-        return plan(_moving(Reason.BUILDING_ENGINE, f"waiting for the previous Job {run.job.meta.name} to go"), *claims, shown=None)
+        return plan(
+            _moving(Reason.BUILDING_ENGINE, f"waiting for the previous Job {run.job.meta.name} to go"),
+            *claims,
+            shown=None,
+        )
     if run is None or run.job.complete:
         built = run is not None or (engine.status.phase is EnginePhase.READY and engine.status.key == key)
         if built:
@@ -155,9 +175,20 @@ def _build(snapshot: EngineSnapshot, model: ModelStatus, resolution: Resolution,
     if run is None:
         if engine.status.phase is EnginePhase.FAILED and engine.status.key == key:
             # The Job of a failed build is gone; what it said stands until a person starts it again.
-            return plan(Verdict(course=Course.STALLED, reason=_failed_reason(engine.status), message=engine.status.message or ""))
-        job = Create(manifest=build_job.build_job(engine, resolution, snapshot.defaults), reason=f"building engine {names.short(key)}")
-        return plan(_moving(Reason.BUILDING_ENGINE, f"starting the build of {resolution.mapping.world_size} rank(s)"), *claims, job)
+            return plan(
+                Verdict(
+                    course=Course.STALLED, reason=_failed_reason(engine.status), message=engine.status.message or ""
+                )
+            )
+        job = Create(
+            manifest=build_job.build_job(engine, resolution, snapshot.defaults),
+            reason=f"building engine {names.short(key)}",
+        )
+        return plan(
+            _moving(Reason.BUILDING_ENGINE, f"starting the build of {resolution.mapping.world_size} rank(s)"),
+            *claims,
+            job,
+        )
     if (failed := runs.failure(run, "build")) is not None:
         remedy = f"; when the cause is mended: kubectl delete llmengine -n {engine.meta.namespace} {engine.meta.name}"
         return plan(Verdict(course=Course.STALLED, reason=failed.reason, message=failed.message + remedy), *claims)
@@ -170,34 +201,55 @@ def _keep(snapshot: EngineSnapshot, plan: EnginePlan, now: datetime) -> EnginePl
     """Retention: an engine that the operator made and nobody needs goes when its time is over, and its files with it."""
     engine = snapshot.engine
     assert engine.spec is not None and plan.resolution is not None
-    keep = engine.spec.retention_seconds(snapshot.defaults)
+    keep = engine.spec.retention_seconds(snapshot.defaults.retention_seconds)
     ours = engine.meta.labels.get(names.MANAGED_BY) == names.MANAGER
     if snapshot.referenced_by or not ours or keep is None:
         return plan
     since = engine.status.unreferenced_since or now
     end = since + timedelta(seconds=keep)
     shown = EnginePlan(
-        verdict=plan.verdict, model=plan.model, resolution=plan.resolution, build=plan.build, unreferenced_since=since, look_again=end
+        verdict=plan.verdict,
+        model=plan.model,
+        resolution=plan.resolution,
+        build=plan.build,
+        unreferenced_since=since,
+        look_again=end,
     )
     if now < end:
         return shown
     claim = snapshot.claims.get(names.engine_claim(plan.resolution.engine_key))
     elsewhere = any(other.status.key == plan.resolution.engine_key for other in snapshot.siblings)
-    files = () if claim is None or elsewhere else (_delete("v1", "PersistentVolumeClaim", claim.meta.namespace, claim.meta.name, claim.meta.uid, ""),)
+    files = (
+        ()
+        if claim is None or elsewhere
+        else (_delete("v1", "PersistentVolumeClaim", claim.meta.namespace, claim.meta.name, claim.meta.uid, ""),)
+    )
     itself = _delete(names.API_VERSION, "LLMEngine", engine.meta.namespace, engine.meta.name, engine.meta.uid, "")
     return EnginePlan(
-        verdict=plan.verdict, actions=(*files, itself), model=plan.model, resolution=plan.resolution, unreferenced_since=since
+        verdict=plan.verdict,
+        actions=(*files, itself),
+        model=plan.model,
+        resolution=plan.resolution,
+        unreferenced_since=since,
     )
 
 
 def _delete(api_version: str, kind: str, namespace: str, name: str, uid: str, owner_uid: str) -> Delete:
     return Delete(
-        api_version=api_version, kind=kind, namespace=namespace, name=name, uid=uid, owner_uid=owner_uid, reason="retention is over"
+        api_version=api_version,
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        owner_uid=owner_uid,
+        reason="retention is over",
     )
 
 
 def _ready(engine: LLMEngine, key: str) -> Verdict:
-    return Verdict(course=Course.SETTLED, reason=Reason.AS_EXPECTED, message=f"engine {names.short(key)} is built and verified")
+    return Verdict(
+        course=Course.SETTLED, reason=Reason.AS_EXPECTED, message=f"engine {names.short(key)} is built and verified"
+    )
 
 
 def _building_message(run: Run, resolution: Resolution) -> str:

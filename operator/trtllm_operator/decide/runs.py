@@ -20,7 +20,13 @@ KILLED: Final = 137
 FINAL_CODES: Final = frozenset(code for code in ExitCode if 2 <= code <= 7) | {KILLED}
 """Exit codes that the Job's podFailurePolicy ends the Job on; trying again cannot help."""
 
-_IMAGE_TROUBLE: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+_IMAGE_TROUBLE: Final = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "RegistryUnavailable",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +68,8 @@ def failure(run: Run, what: str) -> Failure | None:
         if pod.exit_code not in (None, 0):
             return _of_pod(pod, run, what)
     return Failure(
-        reason=_general(what), message=f"the {what} Job failed: {run.job.message or run.job.reason}; see: {logs_hint(run)}"
+        reason=_general(what),
+        message=f"the {what} Job failed: {run.job.message or run.job.reason}; see: {logs_hint(run)}",
     )
 
 
@@ -103,8 +110,8 @@ def last_progress(run: Run) -> Progress | None:
 def overall_percent(run: Run, ranks: int) -> int:
     """Whole percent over all ranks: done ones count 100, silent ones 0. Never 100 before the Job is complete."""
     done = results(run)
-    total = sum(100.0 if rank in done else run.progress[rank].percent if rank in run.progress else 0.0 for rank in range(ranks))
-    return min(99, int(total / max(ranks, 1)))
+    partial = (line.percent for rank, line in run.progress.items() if rank not in done)
+    return min(99, int((100.0 * len(done) + sum(partial)) / max(ranks, 1)))
 
 
 def learned(run: Run) -> tuple[ModelFacts, dict[str, str]] | None:
@@ -124,8 +131,8 @@ def _of_pod(pod: PodView, run: Run, what: str) -> Failure:
     if pod.exit_reason == "OOMKilled" or (pod.exit_code == KILLED and said is None):
         return Failure(
             reason=Reason.BUILD_OUT_OF_MEMORY if what == "build" else Reason.FETCH_FAILED,
-            message=f"{what}: rank {pod.index} needed more host memory than its limit{_where(run.progress.get(pod.index))}; "
-            "raise engine.resources.limits.memory",
+            message=f"{what}: rank {pod.index} needed more host memory than its limit"
+            f"{_where(run.progress.get(pod.index))}; raise engine.resources.limits.memory",
         )
     if said is None:
         return Failure(

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from trtllm_engine.contract import Progress
 
 from ..api.deployment import LLMDeployment
-from ..api.engine import LLMEngine, ModelStatus
+from ..api.engine import LLMEngine
+from ..api.model_facts import ModelStatus
 from ..api.views import ClaimView, GroupView, JobView, PodView
 from ..resolve.defaults import Defaults
 from ..resolve.revision import Frozen

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from ..api import names
-from ..api.conditions import Condition, ConditionType, Reason, drop_condition, find_condition, set_condition
+from ..api.conditions import Condition, ConditionType, Reason, drop_condition, set_condition
 from ..api.deployment import (
     AdjustmentStatus,
     DeploymentDisplay,
@@ -21,13 +21,14 @@ from ..api.deployment import (
     Phase,
     ProblemStatus,
 )
-from ..api.engine import EngineDisplay, EnginePhase, LLMEngine, LLMEngineStatus
+from ..api.engine import EngineDisplay, EnginePhase, LLMEngineStatus
+from ..desired.service import leader_selector
 from ..resolve.resolution import Resolution
-from . import rollout, runs
-from .deployment import DeploymentPlan, observed_groups, serving_revision, wanted_groups
+from . import runs
+from .deployment import DeploymentPlan, port, serving_revision, wanted_groups
 from .engine import EnginePlan
 from .plan import Course, Verdict
-from .snapshot import DeploymentSnapshot, EngineSnapshot, Run
+from .snapshot import DeploymentSnapshot, EngineSnapshot
 
 MESSAGE_LIMIT: Final = 2000
 """Characters of a condition's message."""
@@ -68,7 +69,8 @@ def engine_status(snapshot: EngineSnapshot, plan: EnginePlan, now: datetime) -> 
     results = runs.results(plan.build) if plan.build is not None and phase is EnginePhase.READY else {}
     elder = plan.elder.status if plan.elder is not None else None
     job = plan.build.job if plan.build is not None and resolution is not None else None
-    size = sum(r.bytes or 0 for r in results.values()) if results else elder.bytes if elder else before.bytes if same_key else None
+    known_bytes = elder.bytes if elder else before.bytes if same_key else None
+    size = sum(r.bytes or 0 for r in results.values()) if results else known_bytes
     return LLMEngineStatus(
         observed_generation=generation,
         conditions=conditions,
@@ -164,7 +166,7 @@ def deployment_status(snapshot: DeploymentSnapshot, plan: DeploymentPlan, now: d
         replicas=len(groups),
         ready_replicas=ready,
         updated_replicas=updated,
-        selector=f"{names.DEPLOYMENT_LABEL}={deployment.meta.name},{names.ROLE_LABEL}=server,apps.kubernetes.io/pod-index=0",
+        selector=leader_selector(deployment),
         current_revision=current,
         target_revision=plan.target or before.target_revision,
         url=_url(snapshot) if snapshot.revisions else None,
@@ -265,5 +267,7 @@ def _url(snapshot: DeploymentSnapshot) -> str:
 def _spec_valid(
     conditions: tuple[Condition, ...], valid: bool, verdict: Verdict, generation: int, now: datetime
 ) -> tuple[Condition, ...]:
-    reason, message = (Reason.ACCEPTED.value, "the spec is valid") if valid else (verdict.reason, verdict.message[:MESSAGE_LIMIT])
+    reason, message = Reason.ACCEPTED.value, "the spec is valid"
+    if not valid:
+        reason, message = verdict.reason, verdict.message[:MESSAGE_LIMIT]
     return set_condition(conditions, ConditionType.SPEC_VALID, valid, reason, message, generation, now)

@@ -60,7 +60,9 @@ def test_every_rollout_ends_with_the_wanted_groups_all_new(ready: int, unready: 
 
 
 @pytest.mark.parametrize(("ready", "unready", "wanted", "spare"), SMALL_STATES)
-def test_with_room_for_a_surge_no_step_goes_below_what_served(ready: int, unready: int, wanted: int, spare: int) -> None:
+def test_with_room_for_a_surge_no_step_goes_below_what_served(
+    ready: int, unready: int, wanted: int, spare: int
+) -> None:
     promised = min(ready, wanted)
     for groups, step in trace(start(ready, unready), wanted, capacity=max(ready + unready, wanted) + SURGE + spare):
         left = [g for g in groups if g.ready and g.ordinal not in step.delete]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -219,3 +220,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueLosesNothing = QueueMachine.TestCase
+TestQueueLosesNothing.settings = settings(max_examples=60, stateful_step_count=30)

@@ -1,0 +1,94 @@
+"""The definitions are those of the models, and keep the promises that clients rely on."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trtllm_operator.api import crd
+from trtllm_operator.api.engine import MUTABLE_FIELDS, LLMEngineSpec
+
+CRDS = Path(__file__).parents[3] / "crds"
+NAMES = sorted(crd.crds())
+
+
+def fields(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema below `schema` with its path."""
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from fields(child, f"{path}.{name}")
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(schema.get(keyword), dict):
+            yield from fields(schema[keyword], f"{path}[]")
+
+
+def root(name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = crd.crds()[name]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_checked_in_file_is_what_the_models_say(name: str) -> None:
+    assert (CRDS / name).read_text() == crd.rendered()[name], "run `make crds`"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_client_side_apply_fits_it_into_an_annotation(name: str) -> None:
+    assert len(json.dumps(crd.crds()[name]).encode()) < crd.SIZE_LIMIT
+
+
+def test_only_replicas_has_a_default() -> None:
+    assert [path for path, schema in fields(root("llmdeployments.yaml")) if "default" in schema] == [".spec.replicas"]
+    assert not [path for path, schema in fields(root("llmengines.yaml")) if "default" in schema]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_explain_has_a_description_for_every_field(name: str) -> None:
+    silent = [
+        path
+        for path, schema in fields(root(name))
+        if "description" not in schema and not path.endswith("[]") and path != ".metadata"
+    ]
+
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_field_has_a_type_that_the_api_server_knows(name: str) -> None:
+    for path, schema in fields(root(name)):
+        assert "type" in schema or schema.get("x-kubernetes-int-or-string"), path
+        assert not {"$ref", "const", "title", "exclusiveMinimum", "allOf"} & set(schema), path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_users_write_is_bounded(name: str) -> None:
+    """CEL's cost is estimated from the bounds."""
+    for path, schema in fields(root(name)["properties"]["spec"]):
+        if schema.get("type") == "string" and "enum" not in schema:
+            assert "maxLength" in schema, path
+        if schema.get("type") == "array":
+            assert "maxItems" in schema, path
+        if "additionalProperties" in schema:
+            assert "maxProperties" in schema, path
+
+
+def test_everything_of_an_engine_is_immutable_but_what_can_be_mended() -> None:
+    written = {field.alias for field in LLMEngineSpec.model_fields.values()}
+    rules = root("llmengines.yaml")["properties"]["spec"]["x-kubernetes-validations"]
+
+    assert MUTABLE_FIELDS < written
+    assert {rule["fieldPath"].removeprefix(".") for rule in rules} == written - MUTABLE_FIELDS
+
+
+def test_what_people_see() -> None:
+    columns = {
+        name: [column["name"].upper() for column in crd.crds()[name]["spec"]["versions"][0]["additionalPrinterColumns"]]
+        for name in NAMES
+    }
+
+    assert columns == {
+        "llmdeployments.yaml": "READY PHASE ENGINE MODEL PARALLEL REASON AGE GPUS NODES REVISION URL".split(),
+        "llmengines.yaml": "KEY STATE PROGRESS TOOLCHAIN MODEL REASON AGE TARGET VERSION USES".split(),
+    }

@@ -1,0 +1,185 @@
+"""Decisions for an LLMEngine: one build per key and namespace, the first cause, and retention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.builders import an_engine_object
+from tests.unit.decide.world import World
+from trtllm_engine.contract import ExitCode, Step
+from trtllm_operator.api import names
+from trtllm_operator.api.conditions import Reason
+from trtllm_operator.decide.plan import Course
+
+
+def a_world(*engines: str, **spec: Any) -> World:
+    world = World()
+    for name in engines or ("one",):
+        world.put(an_engine_object(name, spec=spec))
+    return world
+
+
+def look(world: World, *engines: str) -> None:
+    for _ in range(3):
+        for name in engines:
+            world.look_at_engine(name)
+
+
+def inspected(*engines: str, **spec: Any) -> World:
+    world = a_world(*engines, **spec)
+    look(world, *engines or ("one",))
+    for job in list(world.names("Job")):
+        world.job_succeeds(job)
+    look(world, *engines or ("one",))
+    return world
+
+
+def builds(world: World) -> list[str]:
+    return [job for job in world.names("Job") if job.startswith("build-")]
+
+
+def status(world: World, name: str = "one") -> dict[str, Any]:
+    found: dict[str, Any] = world.get("LLMEngine", name)["status"]
+    return found
+
+
+def test_the_key_names_the_claim_and_the_build_job() -> None:
+    world = inspected()
+    key = status(world)["key"]
+    assert builds(world) == [f"build-{key[:16]}"]
+    assert names.engine_claim(key) in world.names("PersistentVolumeClaim")
+
+
+def test_two_engines_with_one_key_make_one_build_and_one_claim() -> None:
+    """I1."""
+    world = inspected("one", "two")
+    assert len(builds(world)) == 1
+    assert len([c for c in world.names("PersistentVolumeClaim") if c.startswith("engine-")]) == 1
+    world.job_succeeds(builds(world)[0], bytes=7, seconds={"build": 2.0})
+    look(world, "one", "two")
+    assert status(world, "one")["phase"] == status(world, "two")["phase"] == "Ready"
+    assert status(world, "two")["reference"] == "one" and "reference" not in status(world, "one")
+
+
+def test_a_build_job_of_a_younger_sibling_serves_the_elder_too() -> None:
+    """Both ask at once, and the younger one's Job is there first: nobody waits for anybody."""
+    world = a_world("one", "two")
+    look(world, "one", "two")
+    for job in list(world.names("Job")):
+        world.job_succeeds(job)
+    world.look_at_engine("two")
+    world.look_at_engine("one")
+    world.job_succeeds(builds(world)[0], bytes=7, seconds={})
+    look(world, "one", "two")
+    assert len(builds(world)) == 1
+    assert status(world, "one")["phase"] == status(world, "two")["phase"] == "Ready"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (ExitCode.BAD_REQUEST, Reason.INVALID_SPEC),
+        (ExitCode.UNSUPPORTED, Reason.UNSUPPORTED_BY_TOOLCHAIN),
+        (ExitCode.MODEL_UNAVAILABLE, Reason.MODEL_NOT_FOUND),
+        (ExitCode.NO_SPACE, Reason.NO_SPACE),
+        (ExitCode.CORRUPT_INPUT, Reason.BUILD_FAILED),
+        (ExitCode.BUILDER_ERROR, Reason.BUILD_FAILED),
+    ],
+)
+def test_a_hopeless_exit_code_stalls_at_the_pods_end_with_field_message_and_first_log_line(
+    code: ExitCode, reason: Reason
+) -> None:
+    world = inspected()
+    (build,) = builds(world)
+    world.pod_fails(
+        build, code, step=Step.WEIGHTS, field="model.safetensors", message="it is cut", log="line 1 of the log"
+    )
+    plan = world.look_at_engine("one")
+    assert (plan.verdict.course, plan.verdict.reason) == (Course.STALLED, reason)
+    for words in ("step weights", "model.safetensors", "it is cut", "line 1 of the log", f"job/{build}"):
+        assert words in plan.verdict.message
+    assert builds(world) == [build], "nothing is retried that cannot succeed"
+
+
+def test_an_exit_that_may_heal_is_left_to_the_job() -> None:
+    world = inspected()
+    world.pod_fails(builds(world)[0], ExitCode.TRY_AGAIN, message="stale file handle")
+    assert world.look_at_engine("one").verdict.course is Course.MOVING
+
+
+def test_a_killed_builder_is_told_apart_as_out_of_memory() -> None:
+    world = inspected()
+    world.pod_fails(builds(world)[0], 137)
+    verdict = world.look_at_engine("one").verdict
+    assert (verdict.course, verdict.reason) == (Course.STALLED, Reason.BUILD_OUT_OF_MEMORY)
+    assert "limits.memory" in verdict.message
+
+
+def test_a_forbidden_model_is_told_apart_from_a_missing_one() -> None:
+    world = a_world(model="org/name", modelVolume=None)
+    look(world, "one")
+    world.pod_fails(world.names("Job")[0], ExitCode.MODEL_UNAVAILABLE, field="hubTokenSecretRef", message="gated")
+    assert world.look_at_engine("one").verdict.reason == Reason.MODEL_FORBIDDEN
+
+
+def test_a_failed_build_stands_when_its_job_is_gone() -> None:
+    world = inspected()
+    (build,) = builds(world)
+    world.pod_fails(build, ExitCode.BUILDER_ERROR, message="no kernel")
+    look(world, "one")
+    world.remove("Job", build)
+    plan = world.look_at_engine("one")
+    assert (plan.verdict.course, plan.verdict.reason) == (Course.STALLED, Reason.BUILD_FAILED)
+    assert builds(world) == []
+
+
+def test_a_ready_engine_stays_ready_when_its_job_is_gone() -> None:
+    world = inspected()
+    world.job_succeeds(builds(world)[0], bytes=7, seconds={"build": 2.0})
+    look(world, "one")
+    before = status(world)
+    world.remove("Job", builds(world)[0])
+    look(world, "one")
+    assert builds(world) == []
+    assert status(world) == before, "bytes, seconds and times were kept"
+
+
+def test_a_fetch_whose_result_was_lost_is_asked_again() -> None:
+    world = a_world()
+    look(world, "one")
+    (job,) = world.names("Job")
+    first = world.get("Job", job)["metadata"]["uid"]
+    world.change(
+        "Job",
+        job,
+        status={"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-02T14:04:00Z"}]},
+    )
+    look(world, "one")
+    assert world.get("Job", job)["metadata"]["uid"] != first
+
+
+def test_an_engine_of_ours_that_nobody_needs_goes_with_its_files_after_its_retention() -> None:
+    world = inspected(retention="1h")
+    world.job_succeeds(builds(world)[0], bytes=7, seconds={})
+    world.change("LLMEngine", "one", metadata={"labels": {names.MANAGED_BY: names.MANAGER}})
+    look(world, "one")
+    plan = world.look_at_engine("one")
+    assert plan.look_again is not None
+    world.later(minutes=59)
+    look(world, "one")
+    assert world.names("LLMEngine") == ["one"]
+    world.later(minutes=2)
+    world.look_at_engine("one")
+    assert world.names("LLMEngine") == []
+    assert not [c for c in world.names("PersistentVolumeClaim") if c.startswith("engine-")]
+
+
+def test_an_engine_that_a_user_made_is_never_deleted() -> None:
+    world = inspected(retention="Delete")
+    world.job_succeeds(builds(world)[0], bytes=7, seconds={})
+    look(world, "one")
+    world.later(days=365)
+    look(world, "one")
+    assert world.names("LLMEngine") == ["one"]
