@@ -85,4 +85,4 @@ dist: crds ## Render dist/install.yaml from the chart
 
 .PHONY: lock
 lock: $(VENV)/.stamp ## Pin the dependencies anew, with hashes
-	@bash requirements/lock.sh
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash requirements/lock.sh

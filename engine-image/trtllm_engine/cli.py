@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
+from trtllm_engine.build.publish import remove_own_temporaries, write_atomically
 from trtllm_engine.contract import (
     CONTRACT,
     REQUEST_FILE,
@@ -161,8 +162,8 @@ class _Run:
     """One pod's work: it ends in a result and an exit code, whatever happens.
 
     The work runs in a thread of its own, so that the main thread can take SIGTERM while a builder's native code runs.
-    It stops at its next progress report, and its clean-up removes temporary files; if that takes too long the process
-    ends, and the next writer removes them.
+    It stops at its next progress report and cleans up; if that takes too long its temporary files are removed under it
+    and the process ends.
     """
 
     def __init__(self, result_file: Path) -> None:
@@ -194,6 +195,8 @@ class _Run:
         code = self.finish(self._result)
         if not self._over.is_set():
             # The thread sits in native code, which would keep the process alive.
+            if self.whole_result is not None:
+                remove_own_temporaries(self.whole_result.parent)
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
@@ -208,8 +211,8 @@ class _Run:
         try:
             if self.whole_result is not None and result.code != ExitCode.NO_SPACE:
                 self.whole_result.parent.mkdir(parents=True, exist_ok=True)
-                self.whole_result.write_text(result.to_json())
-        except OSError as error:
+                write_atomically(self.whole_result, result.to_json().encode())
+        except (OSError, Failure) as error:
             print(f"{self.whole_result} could not be written: {error}", file=sys.stderr)
         try:
             # The kubelet makes this file in a pod; elsewhere there is none, and none is made in /dev.

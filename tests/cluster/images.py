@@ -105,7 +105,10 @@ def _build(recipe: Recipe) -> None:
         )
     with step(f"export {recipe.name}"):
         layout().folder.mkdir(parents=True, exist_ok=True)
-        _buildah("push", "--disable-compression", recipe.name, f"oci:{layout().folder}:{recipe.name}")
+        # Unlike `buildah push`, this leaves layers uncompressed, and skips those that the layout has.
+        source = f"containers-storage:[overlay@{_storage()}+{_storage()}-run]{recipe.name}"
+        target = f"oci:{layout().folder}:{recipe.name}"
+        _run(["skopeo", "copy", "--quiet", "--dest-oci-accept-uncompressed-layers", source, target])
         mark.write_text(key)
 
 
@@ -151,10 +154,13 @@ def _prune() -> None:
 
 
 def _buildah(*arguments: str) -> str:
-    storage = cache() / "buildah"
-    storage.mkdir(parents=True, exist_ok=True)
-    where = [f"--root={storage / 'storage'}", f"--runroot={storage / 'run'}", "--storage-driver=overlay"]
+    where = [f"--root={_storage()}", f"--runroot={_storage()}-run", "--storage-driver=overlay"]
     return _run(["buildah", *where, *arguments])
+
+
+def _storage() -> Path:
+    """Layers between builds: a store of our own, so the machine's is never touched."""
+    return cache() / "buildah"
 
 
 def _run(argv: list[str]) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import Final
 
@@ -40,7 +43,7 @@ def up(target: Target, console: Console) -> int:
         settle(run)
         console.print("Stopped. `make demo` goes on from here, `make demo-down` removes what is there.")
         return INTERRUPTED
-    except (Failure, HarnessError) as failure:
+    except Exception as failure:
         explain(failure, console)
         return 1
     assert scenario.facts is not None
@@ -51,19 +54,24 @@ def up(target: Target, console: Console) -> int:
 
 def settle(run: Run) -> None:
     """Let running steps end their programs; whatever they say now is of no interest."""
-    try:
+    with contextlib.suppress(Exception):
         run.wait(90)
-    except (Failure, HarnessError):
-        return
 
 
-def explain(failure: Failure | HarnessError, console: Console) -> None:
+def explain(failure: Exception, console: Console) -> None:
     """What failed, the end of the log, and what to do."""
-    console.print(f"\n[bold red]✗[/] {escape(str(failure))}", highlight=False)
-    tail, advice = (failure.tail, failure.advice) if isinstance(failure, Failure) else ("", "")
+    match failure:
+        case Failure():
+            words, tail, advice = str(failure), failure.tail, failure.advice
+        case HarnessError():
+            words, tail, advice = str(failure), "", ""
+        case _:
+            words = f"{type(failure).__name__}: {failure}"
+            tail, advice = "".join(traceback.format_exception(failure)[-6:]), ""
+    console.print(f"\n[bold red]✗[/] {escape(words)}", highlight=False)
     if tail:
-        console.print(Panel(Text(tail), border_style="dim"))
-    console.print(f"{escape(advice or f'the logs of all steps are in {OUTPUT}')}", highlight=False)
+        console.print(Panel(Text(tail.rstrip()), border_style="dim"))
+    console.print(escape(advice or f"the logs of the steps are in {OUTPUT}"), highlight=False)
     console.print("`make demo` goes on from here; `make demo-down` removes what is there.")
 
 
@@ -134,6 +142,8 @@ def main() -> int:
         return 2
     target: Target = OwnCluster() if where == "own" else CurrentCluster.of_environment()
     console = Console()
+    # A termination ends the run as Ctrl-C does: programs that steps have started are ended, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return up(target, console) if command == "up" else down(target, console)
     except (Failure, HarnessError) as failure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Final, Literal
 
 from pydantic import (
@@ -85,9 +86,9 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     model: str
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
     """0 is greedy."""
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     seed: int | None = None
     stop: Annotated[list[StopString] | None, Field(max_length=MAX_STOPS), BeforeValidator(_listed)] = None
     """One text or a list of texts."""
@@ -153,6 +154,14 @@ class ToolCall(BaseModel):
     type: Literal["function"] = "function"
     function: FunctionCall
 
+    def for_template(self) -> dict[str, JsonValue]:
+        """Arguments as an object, which templates write out themselves; those that are no JSON stay a text."""
+        try:
+            arguments: JsonValue = json.loads(self.function.arguments)
+        except ValueError:
+            arguments = self.function.arguments
+        return {"id": self.id, "type": self.type, "function": {"name": self.function.name, "arguments": arguments}}
+
 
 class ChatMessage(BaseModel):
     """One turn. `developer` is what OpenAI calls `system` for newer models; templates know only the latter."""
@@ -175,7 +184,9 @@ class ChatMessage(BaseModel):
     def for_template(self) -> dict[str, JsonValue]:
         """As chat templates expect it: one text, absent fields left out."""
         parts = self.content
-        message: dict[str, JsonValue] = self.model_dump(exclude_none=True, exclude={"refusal"})
+        message: dict[str, JsonValue] = self.model_dump(exclude_none=True, exclude={"refusal", "tool_calls"})
+        if self.tool_calls:
+            message["tool_calls"] = [call.for_template() for call in self.tool_calls]
         message["role"] = "system" if self.role == "developer" else self.role
         message["content"] = "".join(part.text for part in parts) if isinstance(parts, list) else parts or ""
         return message

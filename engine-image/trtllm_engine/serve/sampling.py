@@ -40,7 +40,8 @@ def _inverse_cdf(logits: torch.Tensor, draws: Sequence[Draw], nucleus: bool) -> 
     def column(values: list[float]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.float64).to(logits.device).unsqueeze(1)
 
-    scaled = logits.double() / column([d.temperature for d in draws])
+    # Shifted before it is scaled, so that no temperature, however small, makes infinity minus infinity.
+    scaled = (logits.double() - logits.amax(dim=-1, keepdim=True)) / column([d.temperature for d in draws])
     probabilities = torch.softmax(scaled, dim=-1)
     order: torch.Tensor | None = None
     if nucleus:

@@ -15,8 +15,8 @@ from trtllm_engine.contract import ExitCode, Mapping, ServeRequest, Toolchain, r
 from trtllm_engine.failure import Failure
 from trtllm_engine.network.config import ConfigReader
 from trtllm_engine.network.torch_decoder import TorchDecoder
-from trtllm_engine.serve.load import Loaded, Report
 from trtllm_engine.serve.folder_tokenizer import FolderTokenizer
+from trtllm_engine.serve.load import Loaded, Report
 from trtllm_engine.serve.torch_runtime import TorchRuntime, choose_device
 
 GENERATION_CONFIG: Final = "generation_config.json"

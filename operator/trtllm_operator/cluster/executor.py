@@ -31,7 +31,7 @@ class Executor:
         self._store = store
 
     async def execute(self, actions: Iterable[Action]) -> Refusal | None:
-        """Stops at the first refusal, because later actions rest on earlier ones. Raises `ClusterError` to be tried again."""
+        """Stops at the first refusal, because later actions rest on earlier ones. `ClusterError`: try again later."""
         for action in actions:
             refusal = await self._one(action)
             if refusal is not None:
@@ -126,7 +126,7 @@ def _conflict(live: Object) -> Refusal:
     return _refusal(
         Course.STALLED,
         Reason.NAME_CONFLICT,
-        f"{live['kind']} {live['metadata']['name']} exists and is not ours; rename it, or give this object another name",
+        f"{live['kind']} {live['metadata']['name']} exists and is not ours; rename it or this object",
     )
 
 

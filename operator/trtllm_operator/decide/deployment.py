@@ -184,7 +184,7 @@ def _freeze(snapshot: DeploymentSnapshot, target: str, wanted: int) -> Deploymen
 
 
 def find_engine(engines: Iterable[LLMEngine], key: str) -> LLMEngine | None:
-    """By key, never by name: a ready one first, else the oldest, else one that is named for the key and has no status yet."""
+    """By key, never by name: a ready one first, else the oldest; one of ours also before it has a status."""
     same = [
         e
         for e in engines

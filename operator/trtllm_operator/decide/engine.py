@@ -58,7 +58,7 @@ def decide_engine(snapshot: EngineSnapshot, now: datetime) -> EnginePlan:
 
 
 def known_model(snapshot: EngineSnapshot) -> ModelStatus | None:
-    """Facts that hold for this spec: learned before for the same source, or by a neighbour for the same pinned digest."""
+    """Facts that hold for this spec: learned for the same source, or by a neighbour for the same pinned digest."""
     engine = snapshot.engine
     assert engine.spec is not None
     source = source_hash(engine.spec, snapshot.defaults)
@@ -198,7 +198,7 @@ def _build(snapshot: EngineSnapshot, model: ModelStatus, resolution: Resolution,
 
 
 def _keep(snapshot: EngineSnapshot, plan: EnginePlan, now: datetime) -> EnginePlan:
-    """Retention: an engine that the operator made and nobody needs goes when its time is over, and its files with it."""
+    """Retention: an engine that we made and nobody needs goes when its time is over, and its files with it."""
     engine = snapshot.engine
     assert engine.spec is not None and plan.resolution is not None
     keep = engine.spec.retention_seconds(snapshot.defaults.retention_seconds)

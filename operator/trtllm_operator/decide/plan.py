@@ -24,7 +24,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Create an object that is never changed afterwards (Jobs, ControllerRevisions, engines, claims); existing is fine."""
+    """Create what is never changed afterwards (Jobs, ControllerRevisions, engines, claims); existing is fine."""
 
     manifest: Manifest
     reason: str

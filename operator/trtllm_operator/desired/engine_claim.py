@@ -16,9 +16,7 @@ def engine_claim(engine: LLMEngine, resolution: Resolution, defaults: Defaults) 
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": unowned(
-            engine.meta.namespace, names.engine_claim(key), {names.KEY_LABEL: names.key_label(key)}
-        ),
+        "metadata": unowned(engine.meta.namespace, names.engine_claim(key), {names.KEY_LABEL: names.key_label(key)}),
         "spec": compact(
             accessModes=[mode.value for mode in storage.access_modes or defaults.access_modes],
             storageClassName=storage.storage_class_name or defaults.storage_class,

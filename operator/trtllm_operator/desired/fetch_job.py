@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from trtllm_engine.contract import FetchRequest
 
@@ -17,6 +17,9 @@ from . import pod
 from .job import job_spec
 from .metadata import Manifest, Owner, owned, owner_labels
 
+REQUESTS: Final = {"cpu": "100m", "memory": "512Mi"}
+"""A fetch waits for the network and the disk: it streams, and reads only headers."""
+
 
 def fetch_job(owner: Owner, defaults: Defaults) -> Manifest:
     """No GPU. The only pod that sees the hub token. Raises `Refused` if the owner's spec names no source."""
@@ -28,7 +31,7 @@ def fetch_job(owner: Owner, defaults: Defaults) -> Manifest:
         command="fetch",
         mounts=mounts,
         defaults=defaults,
-        resources={"requests": {"cpu": defaults.build_cpu, "memory": defaults.build_memory}},
+        resources={"requests": dict(REQUESTS)},
         environment=defaults.fetch_environment,
         secret_environment=_token(spec),
     )

@@ -94,9 +94,7 @@ def _sizes(spec: Spec, facts: ModelFacts, dtype: str) -> tuple[BuildArgs, list[A
         )
     elif prompt > sequence:
         why = f"a prompt cannot be longer than its sequence of {sequence} tokens"
-        told.append(
-            Adjustment(path=f"{SIZES}.maxInputLen", from_value=str(prompt), to_value=str(sequence), reason=why)
-        )
+        told.append(Adjustment(path=f"{SIZES}.maxInputLen", from_value=str(prompt), to_value=str(sequence), reason=why))
         prompt = sequence
     args = BuildArgs(dtype=dtype, max_batch_size=batch or BATCH_UNASKED, max_input_len=prompt, max_seq_len=sequence)
     if batch is None:

@@ -43,6 +43,6 @@ def available() -> tuple[Toolchain, ...]:
 
 
 def parse(compute_capability: str) -> tuple[int, int]:
-    """"8.9" -> (8, 9)."""
+    """ "8.9" -> (8, 9)."""
     major, minor = compute_capability.split(".")
     return int(major), int(minor)

@@ -48,9 +48,9 @@ class Defaults(ApiModel):
     fetch_environment: dict[str, str] = {}
     """Environment of the pods that fetch, for a proxy: HTTPS_PROXY, NO_PROXY. Not for secrets."""
     build_cpu: Quantity = "1"
-    """CPU request of a pod that fetches or builds."""
+    """CPU request of a pod that builds."""
     build_memory: Quantity = "2Gi"
-    """Memory request of a pod that fetches or builds; a limit is set only by a spec."""
+    """Memory request of a pod that builds; a limit is set only by a spec."""
     build_deadline_seconds: int = Field(default=21600, ge=60)
     """Seconds that a build may take."""
     fetch_deadline_seconds: int = Field(default=21600, ge=60)

@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 
 from trtllm_operator.api import names
 
-DEPLOYMENT = st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True).filter(lambda n: not n.endswith("-ranks"))
+DEPLOYMENT = st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True).filter(
+    lambda n: not n.endswith("-ranks")
+)
 OBJECT = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?", fullmatch=True)
 
 

@@ -17,7 +17,11 @@ from trtllm_operator.api.schema import parse_spec
     [
         ({"tensorParalelSize": 2}, "spec.tensorParalelSize", "did you mean tensorParallelSize?"),
         ({"buildConfig": {"maxBatchsize": 2}}, "spec.buildConfig.maxBatchsize", "did you mean maxBatchSize?"),
-        ({"engine": {"storage": {"zzz": 1}}}, "spec.engine.storage.zzz", "known are accessModes, size, storageClassName"),
+        (
+            {"engine": {"storage": {"zzz": 1}}},
+            "spec.engine.storage.zzz",
+            "known are accessModes, size, storageClassName",
+        ),
         ({"buildConfig": {"maxBatchSize": "8"}}, "spec.buildConfig.maxBatchSize", '"8" is not allowed'),
         ({"buildConfig": {"maxBatchSize": 0}}, "spec.buildConfig.maxBatchSize", "greater than or equal to 1"),
         ({"engine": {"toolchain": "gcc"}}, "spec.engine.toolchain", "'tensorrt_rtx'"),
@@ -82,7 +86,8 @@ def test_zero_is_a_value_of_a_status() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "seconds"), [(None, 604800), ("Keep", None), ("Delete", 0), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86400)]
+    ("written", "seconds"),
+    [(None, 604800), ("Keep", None), ("Delete", 0), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86400)],
 )
 def test_retention_reads_as_seconds(written: str | None, seconds: int | None) -> None:
     engine: LLMEngine = an_engine(retention=written)

@@ -33,17 +33,24 @@ def test_sizes_that_were_left_out_are_chosen_and_told() -> None:
         "spec.buildConfig.maxInputLen": (None, "8192"),
         "spec.buildConfig.maxBatchSize": (None, "8"),
     }
-    assert "takes 5.62 GiB" in result.adjustments[-1].reason
+    assert "takes 2.81 GiB" in result.adjustments[-1].reason
 
 
 @pytest.mark.parametrize(
     ("written", "positions", "sequence"),
-    [({}, 2048, 2048), ({}, 131072, 8192), ({"maxInputLen": 16000}, 131072, 16000), ({"maxInputLen": 16000}, 16384, 16000)],
+    [
+        ({}, 2048, 2048),
+        ({}, 131072, 8192),
+        ({"maxInputLen": 16000}, 131072, 16000),
+        ({"maxInputLen": 16000}, 16384, 16000),
+    ],
 )
 def test_an_unasked_sequence_is_the_models_at_most_8192_but_holds_the_prompt(
     written: dict[str, int], positions: int, sequence: int
 ) -> None:
-    result = arbitrated({"buildConfig": {"maxSeqLen": None, "maxInputLen": None, **written}}, max_position_embeddings=positions)
+    result = arbitrated(
+        {"buildConfig": {"maxSeqLen": None, "maxInputLen": None, **written}}, max_position_embeddings=positions
+    )
 
     assert result.args.max_seq_len == sequence
     assert result.args.max_input_len <= sequence

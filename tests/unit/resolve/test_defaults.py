@@ -13,7 +13,9 @@ def test_nothing_configured_is_fine() -> None:
 
 
 def test_keys_are_written_as_in_yaml() -> None:
-    defaults = Defaults.load({"engineImage": "mine:1", "toolchain": "torch", "accessModes": ["ReadWriteMany"], "buildCpu": 2})
+    defaults = Defaults.load(
+        {"engineImage": "mine:1", "toolchain": "torch", "accessModes": ["ReadWriteMany"], "buildCpu": 2}
+    )
 
     assert (defaults.engine_image, defaults.toolchain, defaults.build_cpu) == ("mine:1", Toolchain.TORCH, "2")
     assert [mode.value for mode in defaults.access_modes] == ["ReadWriteMany"]

@@ -15,11 +15,23 @@ def key(spec: Spec, versions: dict[str, str] | None = None, **facts: Any) -> str
     return resolve(spec, smollm2_facts(**facts), versions or VERSIONS, some_defaults()).engine_key
 
 
-GOLDEN = {
-    "torch, on a volume": (a_deployment_spec(), {}, "TORCH_VOLUME"),
-    "tensorrt_rtx, on a volume": (an_engine_spec(), {}, "RTX_VOLUME"),
-    "torch, from the hub": (a_deployment_spec(**HUB), {"commit": COMMIT}, "TORCH_HUB"),
-    "torch, sizes left out": (a_deployment_spec(buildConfig=None), {}, "TORCH_SIZES"),
+GOLDEN: dict[str, tuple[Spec, dict[str, Any], str]] = {
+    "torch, on a volume": (a_deployment_spec(), {}, "66a686c027488266019f0c1866abb8ce476281de0b22be88eeb306a27730be17"),
+    "tensorrt_rtx, on a volume": (
+        an_engine_spec(),
+        {},
+        "5ef43bf8d3407d328ae0441cc90a749de53bb4af198b2ca6ce3af4469a6df89a",
+    ),
+    "torch, from the hub": (
+        a_deployment_spec(**HUB),
+        {"commit": COMMIT},
+        "5450faaa185932e63148ea3533f32c58ccf7bdf6913bdcd53c5801066972a017",
+    ),
+    "torch, sizes left out": (
+        a_deployment_spec(buildConfig=None),
+        {},
+        "3f78452acac5990b39ba86018329904e179263bec28ea0ef44b89c9960c4d661",
+    ),
 }
 """A key that changes here rebuilds every engine of every user."""
 
@@ -76,7 +88,12 @@ def test_neither_paths_nor_how_it_is_served_are_in_the_key(spec: dict[str, Any])
     assert key(a_deployment_spec(**spec)) == key(a_deployment_spec())
 
 
-@given(batch=st.integers(1, 512), prompt=st.integers(1, 8192), sequence=st.integers(1, 8192), folder=st.from_regex(r"[a-z]{1,20}", fullmatch=True))
+@given(
+    batch=st.integers(1, 512),
+    prompt=st.integers(1, 8192),
+    sequence=st.integers(1, 8192),
+    folder=st.from_regex(r"[a-z]{1,20}", fullmatch=True),
+)
 def test_a_key_is_the_same_wherever_the_model_lies(batch: int, prompt: int, sequence: int, folder: str) -> None:
     sizes = {"maxBatchSize": batch, "maxInputLen": prompt, "maxSeqLen": sequence}
     here, there = a_deployment_spec(buildConfig=sizes), a_deployment_spec(buildConfig=sizes, model=f"/models/{folder}")

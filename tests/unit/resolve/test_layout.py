@@ -8,7 +8,8 @@ from trtllm_operator.resolve.layout import Layout, lay_out, nearest
 
 
 @pytest.mark.parametrize(
-    ("world", "per_node", "pods", "each"), [(1, 8, 1, 1), (8, 8, 1, 8), (12, 8, 2, 6), (16, 8, 2, 8), (16, None, 1, 16), (10, 8, 2, 5)]
+    ("world", "per_node", "pods", "each"),
+    [(1, 8, 1, 1), (8, 8, 1, 8), (12, 8, 2, 6), (16, 8, 2, 8), (16, None, 1, 16), (10, 8, 2, 5)],
 )
 def test_pods_of_one_size(world: int, per_node: int | None, pods: int, each: int) -> None:
     assert lay_out(world, per_node) == Layout(pods=pods, gpus_per_pod=each)

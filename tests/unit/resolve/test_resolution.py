@@ -4,7 +4,17 @@ import dataclasses
 
 import pytest
 
-from tests.builders import COMMIT, DIGEST, HUB, VERSIONS, a_deployment_spec, a_resolution, an_engine_spec, smollm2_facts, some_defaults
+from tests.builders import (
+    COMMIT,
+    DIGEST,
+    HUB,
+    VERSIONS,
+    a_deployment_spec,
+    a_resolution,
+    an_engine_spec,
+    smollm2_facts,
+    some_defaults,
+)
 from trtllm_engine.contract import BuildRequest, ModelSource, Toolchain
 from trtllm_operator.api.conditions import Reason
 from trtllm_operator.api.problems import Refused
@@ -79,6 +89,8 @@ def test_a_pinned_version_is_kept_or_refused() -> None:
 
 def test_a_claim_has_room_for_the_engine_and_a_rebuild() -> None:
     small = a_resolution()
-    large = dataclasses.replace(small, facts=smollm2_facts(parameters=8_030_261_248), args=dataclasses.replace(small.args, dtype="bfloat16"))
+    large = dataclasses.replace(
+        small, facts=smollm2_facts(parameters=8_030_261_248), args=dataclasses.replace(small.args, dtype="bfloat16")
+    )
 
     assert (engine_storage(small), engine_storage(large)) == ("3Gi", "31Gi")

@@ -25,7 +25,8 @@ def test_anything_else_is_a_repository_of_the_hub() -> None:
 
 
 @pytest.mark.parametrize(
-    "model", ["../../etc", "/models/../etc", "/models", "/models/", "/etc/passwd", "/modelsX/a", "name", "a/b/c", "a/..", "~/x"]
+    "model",
+    ["../../etc", "/models/../etc", "/models", "/models/", "/etc/passwd", "/modelsX/a", "name", "a/b/c", "a/..", "~/x"],
 )
 def test_nothing_outside_of_the_volume_can_be_named(model: str) -> None:
     spec = a_deployment_spec(model=model) if model.startswith("/") else a_deployment_spec(model=model, modelVolume=None)

@@ -36,9 +36,7 @@ def load_double(request: ServeRequest, store: Path, report: Report) -> Loaded:
 
 
 def main() -> int:
-    request = ServeRequest(
-        engine_key="k", engine="engines/k", model_name=MODEL, port=0, drain_seconds=DRAIN_SECONDS
-    )
+    request = ServeRequest(engine_key="k", engine="engines/k", model_name=MODEL, port=0, drain_seconds=DRAIN_SECONDS)
     try:
         return serve(request, load=load_double)
     except Failure as failure:

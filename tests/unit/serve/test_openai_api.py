@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.serve.doubles import DoubleRuntime, endless, loaded, saying
 from tests.unit.serve.harness import MODEL, Server, serving
+from trtllm_engine.serve.openai_api import ChatMessage
 
 
 @pytest.fixture
@@ -152,9 +153,13 @@ async def test_seeds_reproduce_and_no_seed_varies() -> None:
 
 
 BAD = [
-    pytest.param({"temperature": 3}, "temperature", "temperature: Input should be less than or equal to 2, got 3", id="range"),
+    pytest.param(
+        {"temperature": 3}, "temperature", "temperature: Input should be less than or equal to 2, got 3", id="range"
+    ),
     pytest.param({"top_p": 0}, "top_p", "top_p: Input should be greater than 0, got 0", id="top_p"),
-    pytest.param({"max_tokens": 0}, "max_tokens", "max_tokens: Input should be greater than or equal to 1, got 0", id="none"),
+    pytest.param(
+        {"max_tokens": 0}, "max_tokens", "max_tokens: Input should be greater than or equal to 1, got 0", id="none"
+    ),
     pytest.param({"n": 2}, "n", "n: not supported by this server; leave it out or send 1, got 2", id="n"),
     pytest.param({"frequency_penalty": 0.5}, "frequency_penalty", "leave it out or send 0, got 0.5", id="penalty"),
     pytest.param({"logprobs": True}, "logprobs", "leave it out or send false, got True", id="logprobs"),
@@ -174,7 +179,9 @@ BAD = [
         id="image",
     ),
     pytest.param({"messages": [{"role": "user"}]}, "messages[0]", "content: required", id="content"),
-    pytest.param({"messages": [{"role": "user", "content": "x" * 80}]}, "messages", "at most 63 in a prompt", id="long"),
+    pytest.param(
+        {"messages": [{"role": "user", "content": "x" * 80}]}, "messages", "at most 63 in a prompt", id="long"
+    ),
 ]
 
 
@@ -207,6 +214,44 @@ async def test_what_is_no_json_or_no_endpoint_has_openai_s_shape_too(hello: Serv
     assert (broken.status_code, broken.json()["error"]["type"]) == (400, "invalid_request_error")
     missing = await hello.http.get("/v1/embeddings")
     assert (missing.status_code, missing.json()["error"]["message"]) == (404, "Not Found")
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (r'{"model": "tiny", "prompt": "\ud800"}', "prompt"),
+        ('{"model": "tiny", "prompt": "x", "temperature": NaN}', "temperature"),
+        ('{"model": "tiny", "prompt": "x", "top_p": Infinity}', "top_p"),
+        ("[" * 100_000, None),
+        ("5", None),
+    ],
+)
+async def test_odd_json_is_refused_and_harms_nothing(hello: Server, body: str, param: str | None) -> None:
+    response = await hello.http.post(
+        "/v1/completions", content=body.encode(), headers={"content-type": "application/json"}
+    )
+    assert (response.status_code, response.json()["error"]["param"]) == (400, param)
+    assert (await hello.http.get("/livez")).status_code == 200
+
+
+async def test_the_api_describes_itself(hello: Server) -> None:
+    paths = (await hello.http.get("/openapi.json")).json()["paths"]
+    assert {"/v1/completions", "/v1/chat/completions", "/v1/models", "/readyz"} <= set(paths)
+
+
+def test_tool_calls_reach_the_template_as_objects() -> None:
+    message = ChatMessage.model_validate(
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "1", "function": {"name": "add", "arguments": '{"a": 1}'}}],
+        }
+    )
+    assert message.for_template() == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": {"a": 1}}}],
+    }
 
 
 async def test_a_body_beyond_the_limit_is_refused(hello: Server) -> None:

@@ -18,7 +18,7 @@ import pytest
 from tests.unit.serve.harness import MODEL
 from trtllm_engine.contract import ExitCode, Progress
 
-DEADLINE = 90
+DEADLINE = 300
 """Seconds for any one thing to happen; importing torch on a busy machine is the longest."""
 
 
@@ -70,7 +70,7 @@ async def test_from_loading_to_a_drain_under_load_no_accepted_request_is_lost(tm
 
         # Loading: alive, not ready, and it says how far it is.
         assert (await http.get("/livez")).status_code == 200
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while "40%" not in (unready := await http.get("/readyz")).text:
                 await asyncio.sleep(0.01)
         assert (unready.status_code, unready.text) == (503, "loading the engine, 40%: waiting for the gate")
@@ -87,8 +87,8 @@ async def test_from_loading_to_a_drain_under_load_no_accepted_request_is_lost(tm
             reader = stream.aiter_lines()
             lines.append(await anext(reader))
             jobs = [asyncio.create_task(http.post("/v1/completions", json=body(100 + n))) for n in range(8)]
-            async with asyncio.timeout(30):
-                while "trtllm_num_requests_waiting{model_name=\"tiny\"} 0" in (await http.get("/metrics")).text:
+            async with asyncio.timeout(60):
+                while 'trtllm_num_requests_waiting{model_name="tiny"} 0' in (await http.get("/metrics")).text:
                     await asyncio.sleep(0.005)
             server.process.send_signal(signal.SIGTERM)
             await server.event("draining")

@@ -50,9 +50,15 @@ def test_the_ends_of_the_luck_choose_possible_tokens(uniform: float, top_p: floa
     assert sample(logits, [Draw(temperature=1.0, top_p=top_p, uniform=uniform)])[0] in (1, 2)
 
 
+def test_the_smallest_temperature_is_greedy_and_no_error() -> None:
+    assert sample(LOGITS, [Draw(temperature=5e-324, uniform=0.9)]) == [1]
+
+
 def test_a_row_s_token_does_not_depend_on_its_neighbours() -> None:
     logits = torch.randn(12, 50, generator=torch.Generator().manual_seed(1))
     luck = random.Random(2)
-    draws = [Draw(temperature=t, top_p=p, uniform=luck.random()) for t in (0.0, 0.7, 1.5) for p in (0.3, 0.9, 0.99, 1.0)]
+    draws = [
+        Draw(temperature=t, top_p=p, uniform=luck.random()) for t in (0.0, 0.7, 1.5) for p in (0.3, 0.9, 0.99, 1.0)
+    ]
     alone = [sample(logits[i : i + 1], [draws[i]])[0] for i in range(12)]
     assert sample(logits, draws) == alone
