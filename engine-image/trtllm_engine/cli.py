@@ -27,7 +27,6 @@ from trtllm_engine.contract import (
     ContractError,
     ExitCode,
     FetchRequest,
-    Message,
     Result,
     ServeRequest,
     Step,
@@ -41,7 +40,7 @@ Request = TypeVar("Request", FetchRequest, BuildRequest, ServeRequest)
 
 POLL_SECONDS: Final = 0.2
 """How soon a signal is noticed."""
-STOP_SECONDS: Final = 10.0
+STOP_SECONDS: Final = 5.0
 """How long a stopped step may clean up; below the 30 s after which a pod is killed."""
 
 HEALING: Final = frozenset(
@@ -67,13 +66,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, command: Callable[[argparse.Namespace], int], help: str, *, request: bool) -> argparse.ArgumentParser:
+    def add(
+        name: str, command: Callable[[argparse.Namespace], int], help: str, *, request: bool
+    ) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
         sub.set_defaults(command=command)
         if request:
-            sub.add_argument("--request", type=Path, default=Path(REQUEST_FILE), help="request file (default: %(default)s)")
-            sub.add_argument("--result", type=Path, default=Path(RESULT_FILE), help="where the result goes (default: %(default)s)")
-            sub.add_argument("--root", type=Path, default=Path("/"), help="folder that holds models/, cache/ and store/ (default: %(default)s)")
+            sub.add_argument(
+                "--request", type=Path, default=Path(REQUEST_FILE), help="request file (default: %(default)s)"
+            )
+            sub.add_argument(
+                "--result", type=Path, default=Path(RESULT_FILE), help="where the result goes (default: %(default)s)"
+            )
+            sub.add_argument(
+                "--root",
+                type=Path,
+                default=Path("/"),
+                help="folder that holds models/, cache/ and store/ (default: %(default)s)",
+            )
         return sub
 
     add("fetch", _fetch, "bring a hub model into the cache, or inspect one on a volume", request=True)
@@ -245,7 +255,9 @@ def _read_request(kind: type[Request], path: Path) -> Request:
     try:
         request = kind.from_json(path.read_text())
     except OSError as error:
-        raise Failure(ExitCode.BAD_REQUEST, f"the request {path} cannot be read: {error.strerror}", field=str(path)) from error
+        raise Failure(
+            ExitCode.BAD_REQUEST, f"the request {path} cannot be read: {error.strerror}", field=str(path)
+        ) from error
     except ContractError as error:
         raise Failure(ExitCode.BAD_REQUEST, f"{path.name}: {error}", field=str(error).partition(":")[0]) from error
     if request.contract != CONTRACT:

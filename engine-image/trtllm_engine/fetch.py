@@ -7,7 +7,7 @@ import fcntl
 import fnmatch
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +78,9 @@ def reporter(request: FetchRequest) -> Reporter:
     return Reporter(SHARES if request.model.repo else SHARES_INSPECT)
 
 
-def fetch(request: FetchRequest, mounts: Mounts, progress: Reporter, environment: Mapping[str, str] = os.environ) -> Result:
+def fetch(
+    request: FetchRequest, mounts: Mounts, progress: Reporter, environment: Mapping[str, str] = os.environ
+) -> Result:
     """Fetch and inspect; returns the model's facts and this image's toolchains. Raises `Failure`."""
     source, files = request.model, None
     if (source.path is None) == (source.repo is None):
@@ -138,7 +140,9 @@ def _resolve(source: ModelSource, repo: str, hub: Hub) -> tuple[str, dict[str, F
     }
     if not any(name.endswith(".safetensors") for name in files):
         raise Failure(
-            ExitCode.UNSUPPORTED, f"{repo} at {info.sha[:12]} holds no safetensors weights; no other format is read", field="model"
+            ExitCode.UNSUPPORTED,
+            f"{repo} at {info.sha[:12]} holds no safetensors weights; no other format is read",
+            field="model",
         )
     return info.sha, files
 
@@ -174,7 +178,9 @@ def _verify(partial: Path, files: Mapping[str, FileRecord], progress: Reporter) 
         if size != record.bytes or (record.sha256 is not None and _sha256(path) != record.sha256):
             path.unlink()
             raise Failure(
-                ExitCode.TRY_AGAIN, f"{name}: what was downloaded is not what the hub lists; it will be fetched anew", field=name
+                ExitCode.TRY_AGAIN,
+                f"{name}: what was downloaded is not what the hub lists; it will be fetched anew",
+                field=name,
             )
         done += size
         progress.at(done / total, name)
@@ -253,7 +259,9 @@ def _naming_hub_errors(repo: str, revision: str | None, hub: Hub) -> Iterator[No
     try:
         yield
     except errors.GatedRepoError as error:
-        raise _forbidden(f"{where} is gated and {_who(hub)} may not read it: accept its licence on {hub.endpoint}, and") from error
+        raise _forbidden(
+            f"{where} is gated and {_who(hub)} may not read it: accept its licence on {hub.endpoint}, and"
+        ) from error
     except errors.RevisionNotFoundError as error:
         raise _missing(f"{repo} has no revision {revision!r} on {hub.endpoint}", "model.revision") from error
     except errors.RepositoryNotFoundError as error:
@@ -261,7 +269,9 @@ def _naming_hub_errors(repo: str, revision: str | None, hub: Hub) -> Iterator[No
             raise _forbidden(f"{where} does not exist on {hub.endpoint}, or is private: if it is,") from error
         raise _missing(f"{where} does not exist on {hub.endpoint}, or {_who(hub)} may not see it", "model") from error
     except errors.HFValidationError as error:
-        raise Failure(ExitCode.BAD_REQUEST, f"model.repo {repo!r} is no repository's name", field="model.repo") from error
+        raise Failure(
+            ExitCode.BAD_REQUEST, f"model.repo {repo!r} is no repository's name", field="model.repo"
+        ) from error
     except errors.HfHubHTTPError as error:
         if (status := _status(error)) in (401, 403):
             raise _forbidden(f"{hub.endpoint} answered {status} for {where}:") from error
@@ -278,7 +288,9 @@ def _who(hub: Hub) -> str:
 
 def _forbidden(message: str) -> Failure:
     return Failure(
-        ExitCode.MODEL_UNAVAILABLE, f"{message} give a token that may read it in hubTokenSecretRef", field="hubTokenSecretRef"
+        ExitCode.MODEL_UNAVAILABLE,
+        f"{message} give a token that may read it in hubTokenSecretRef",
+        field="hubTokenSecretRef",
     )
 
 
@@ -288,7 +300,9 @@ def _missing(message: str, name: str) -> Failure:
 
 def _counts(name: str) -> bool:
     """Files at the top of the repository only, and of them what `MODEL_FILES` says."""
-    return "/" not in name and not name.startswith(".") and any(fnmatch.fnmatch(name, pattern) for pattern in MODEL_FILES)
+    return (
+        "/" not in name and not name.startswith(".") and any(fnmatch.fnmatch(name, pattern) for pattern in MODEL_FILES)
+    )
 
 
 def _sha256(path: Path) -> str:

@@ -29,7 +29,7 @@ from .cluster.build_logs import follow_builds
 from .cluster.client import Client, Takeover
 from .cluster.connection import configure
 from .cluster.controller import Controller
-from .cluster.errors import ClusterError, Forbidden
+from .cluster.errors import ClusterError
 from .cluster.events import Events
 from .cluster.kinds import KINDS
 from .cluster.leader import Leader, LeadershipLost
@@ -189,7 +189,7 @@ class Operator:
         try:
             if not await self._unless_stopped(self._await_definitions(), hold):
                 return
-            kinds = await self._readable_kinds()
+            kinds = [name for name, kind in KINDS.items() if kind.stored]
             watch = self._watch = Watch(
                 self._configuration,
                 self._store,
@@ -262,19 +262,6 @@ class Operator:
                 return
             logger.warning("waiting for the definition of %s; apply the folder crds/", " and ".join(missing))
             await asyncio.sleep(DEFINITIONS_RETRY)
-
-    async def _readable_kinds(self) -> list[str]:
-        """The kinds that the store holds. Without the right to read nodes, decisions do without them."""
-        kinds = [name for name, kind in KINDS.items() if kind.stored]
-        if self._options.namespaces:
-            kinds.remove("Node")
-            return kinds
-        try:
-            await self._client.list("Node")
-        except Forbidden as error:
-            logger.warning("%s; rollouts go one by one, because free GPUs cannot be counted", error)
-            kinds.remove("Node")
-        return kinds
 
     async def _list(self, kind: str) -> Listing:
         if not self._options.namespaces or not KINDS[kind].namespaced:

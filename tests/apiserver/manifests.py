@@ -50,3 +50,13 @@ def a_stateful_set(namespace: str, name: str = "llama-0", replicas: int = 0) -> 
             },
         },
     }
+
+
+def a_service(namespace: str, name: str = "llama") -> Object:
+    """No controller touches it, so its version changes only when somebody writes."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"namespace": namespace, "name": name, "labels": OURS},
+        "spec": {"selector": {"app": name}, "ports": [{"name": "http", "port": 8000, "protocol": "TCP"}]},
+    }

@@ -92,7 +92,9 @@ def test_an_engine_can_be_mended(cluster: Cluster, namespace: str) -> None:
     engine = an_engine_object()
     apply(cluster, namespace, engine)
 
-    apply(cluster, namespace, merged(engine, {"spec": {"storage": {"size": "9Gi"}, "retention": "Keep", "image": "b:2"}}))
+    apply(
+        cluster, namespace, merged(engine, {"spec": {"storage": {"size": "9Gi"}, "retention": "Keep", "image": "b:2"}})
+    )
 
 
 def test_replicas_can_be_scaled_and_are_one_when_left_out(cluster: Cluster, namespace: str) -> None:

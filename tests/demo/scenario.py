@@ -117,7 +117,7 @@ class Scenario:
         self._harness(progress, "programs", "build", *PROGRAMS)
 
     def images(self, progress: Progress) -> None:
-        self._harness(progress, "images", "images")
+        self._harness(progress, "images", "images", "--name", NAME)
 
     def cluster(self, progress: Progress) -> None:
         self._harness(progress, "cluster", "up", "--tier", "node", "--name", NAME, "--gpus", "8")

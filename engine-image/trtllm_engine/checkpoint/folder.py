@@ -141,7 +141,9 @@ def _weight_map(folder: Path) -> dict[str, str]:
 def _stay_inside(path: Path, mount: Path) -> None:
     if not path.resolve().is_relative_to(mount.resolve()):
         raise Failure(
-            ExitCode.BAD_REQUEST, f"{path} leads out of the volume, to {path.resolve()}; copy it into the volume", field="model"
+            ExitCode.BAD_REQUEST,
+            f"{path} leads out of the volume, to {path.resolve()}; copy it into the volume",
+            field="model",
         )
 
 

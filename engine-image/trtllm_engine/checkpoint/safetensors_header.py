@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 from trtllm_engine.contract import ExitCode
 from trtllm_engine.failure import Failure
@@ -104,13 +104,14 @@ def _tensor(path: Path, name: str, entry: object) -> TensorInfo:
         raise _corrupt(path, f"tensor {name}: shape {shape!r} is no list of sizes")
     if not _sizes(offsets) or len(offsets) != 2:
         raise _corrupt(path, f"tensor {name}: data_offsets {offsets!r} is no pair of offsets")
-    info = TensorInfo(dtype, tuple(shape), *offsets)
+    start, end = offsets
+    info = TensorInfo(dtype, tuple(shape), start, end)
     if info.elements * ITEM_BITS[dtype] != info.bytes * 8:
         raise _corrupt(path, f"tensor {name}: {info.bytes} bytes do not hold {dtype} of shape {list(info.shape)}")
     return info
 
 
-def _sizes(value: object) -> bool:
+def _sizes(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
 
 
@@ -118,7 +119,9 @@ def _check_layout(path: Path, tensors: Mapping[str, TensorInfo], available: int)
     position = 0
     for name, info in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].end)):
         if info.end > available:
-            raise _corrupt(path, f"tensor {name}: its data ends at byte {info.end} but the file has {available}: the file is cut")
+            raise _corrupt(
+                path, f"tensor {name}: its data ends at byte {info.end} but the file has {available}: the file is cut"
+            )
         if info.start != position:
             raise _corrupt(path, f"tensor {name}: its data starts at byte {info.start}, expected {position}")
         position = info.end

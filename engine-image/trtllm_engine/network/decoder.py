@@ -31,7 +31,12 @@ def _layer(ops: Ops[Tensor], config: DecoderConfig, layer: int, x: Tensor) -> Te
     def linear(x: Tensor, weight: Role, bias: Role) -> Tensor:
         return ops.linear(x, family.tensor(weight, layer), family.tensor(bias, layer) if bias in present else None)
 
-    x = ops.add(x, _attention(ops, config, layer, linear, ops.rms_norm(x, family.tensor(Role.ATTENTION_NORM, layer), config.norm_eps)))
+    x = ops.add(
+        x,
+        _attention(
+            ops, config, layer, linear, ops.rms_norm(x, family.tensor(Role.ATTENTION_NORM, layer), config.norm_eps)
+        ),
+    )
     return ops.add(x, _mlp(ops, linear, ops.rms_norm(x, family.tensor(Role.MLP_NORM, layer), config.norm_eps)))
 
 

@@ -89,7 +89,9 @@ class TensorRtOps:
         operation, unary = self._trt.ElementWiseOperation, self._trt.UnaryOperation
         wide = self._cast(x, torch.float32)
         square = self._elementwise(wide, wide, operation.PROD)
-        mean = self._add(self._network.add_reduce(square, self._trt.ReduceOperation.AVG, 1 << 2, True), f"{weight}.mean")
+        mean = self._add(
+            self._network.add_reduce(square, self._trt.ReduceOperation.AVG, 1 << 2, True), f"{weight}.mean"
+        )
         epsilon = self._constant(f"{weight}.eps", torch.full((1,), eps), (1, 1, 1))
         root = self._unary(self._elementwise(mean, epsilon, operation.SUM), unary.SQRT)
         normal = self._elementwise(wide, self._unary(root, unary.RECIP), operation.PROD)

@@ -32,7 +32,9 @@ class Row:
         return self.start + self.written
 
 
-def plan_rows(slots: Sequence[int], starts: Sequence[int], tokens: int, max_seq_len: int, device: torch.device) -> list[Row]:
+def plan_rows(
+    slots: Sequence[int], starts: Sequence[int], tokens: int, max_seq_len: int, device: torch.device
+) -> list[Row]:
     """Lay out a step of `tokens` tokens per row; a row's first token lands on its `start`."""
     rows: list[Row] = []
     for slot, start in zip(slots, starts, strict=True):
@@ -54,7 +56,12 @@ class TorchOps:
     """
 
     def __init__(
-        self, weights: Mapping[str, Tensor], caches: Sequence[Cache], cosines: Tensor, sines: Tensor, rows: Sequence[Row]
+        self,
+        weights: Mapping[str, Tensor],
+        caches: Sequence[Cache],
+        cosines: Tensor,
+        sines: Tensor,
+        rows: Sequence[Row],
     ) -> None:
         self._weights = weights
         self._caches = caches
@@ -73,7 +80,7 @@ class TorchOps:
         return functional.rms_norm(x.float(), scale.shape, eps=eps).to(x.dtype) * scale
 
     def split_heads(self, x: Tensor, heads: int, head_dim: int) -> Tensor:
-        return x.unflatten(-1, (heads, head_dim)).transpose(1, 2)
+        return x.view(*x.shape[:-1], heads, head_dim).transpose(1, 2)
 
     def merge_heads(self, x: Tensor) -> Tensor:
         return x.transpose(1, 2).flatten(2)

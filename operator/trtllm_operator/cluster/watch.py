@@ -21,7 +21,7 @@ from .client import without_unread
 from .connection import CONNECT_TIMEOUT, REQUEST_TIMEOUT, USER_AGENT, Authorization, api_client
 from .kinds import KINDS
 
-SERVER_TIMEOUT: Final = 120.0
+SERVER_TIMEOUT: Final = 120
 """Seconds after which the API server ends a stream and a new one is opened.
 
 Kopf shows no bookmarks, so an answered request is the proof that a stream lives; `SILENCE` needs a few of them."""
@@ -29,6 +29,8 @@ CLIENT_TIMEOUT: Final = SERVER_TIMEOUT + 10
 """Seconds; for a server that does not keep to it."""
 SILENCE: Final = 180.0
 """Seconds without a proof of life after which a stream counts as dead. Kopf reopens a silent one after 70 s."""
+RECONNECT: Final = (1.0, 1.0, 2.0, 3.0, *[5.0] * 20)
+"""Seconds between tries when the API server is away: at most five after it is back, for two minutes."""
 PAGE: Final = 500
 
 
@@ -96,6 +98,7 @@ class Watch:
         settings.process.ultimate_exiting_timeout = None
         settings.networking.request_timeout = REQUEST_TIMEOUT
         settings.networking.connect_timeout = CONNECT_TIMEOUT
+        settings.networking.error_backoffs = RECONNECT
         settings.watching.server_timeout = SERVER_TIMEOUT
         settings.watching.client_timeout = CLIENT_TIMEOUT
         settings.watching.chunk_size = PAGE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from trtllm_engine.contract import CACHE_MOUNT, MODELS_MOUNT, REQUEST_FILE, STORE_MOUNT, Message
@@ -38,12 +39,22 @@ CONTAINER_SECURITY: Final[Mapping[str, Any]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Mount:
     """A volume and where a pod sees it."""
 
-    def __init__(self, name: str, path: str, source: Json, read_only: bool = False) -> None:
-        self.volume: Json = {"name": name, **source}
-        self.mount: Json = {"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})}
+    name: str
+    path: str
+    source: Json
+    read_only: bool = False
+
+    @property
+    def volume(self) -> Json:
+        return {"name": self.name, **self.source}
+
+    @property
+    def mount(self) -> Json:
+        return compact(name=self.name, mountPath=self.path, readOnly=self.read_only or None)
 
 
 def models(volume: ModelVolume) -> Mount:

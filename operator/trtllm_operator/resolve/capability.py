@@ -24,6 +24,8 @@ class Capability:
     """Compute capabilities that a plan can be for; empty: an engine is for any device."""
     builds_on_gpu: bool = False
     """Whether a build pod needs the target GPU."""
+    serves: bool = False
+    """Whether this version can serve an engine, or only build it."""
     serves_on_cpu: bool = False
 
 
@@ -32,7 +34,7 @@ CAPABILITIES: Final[Mapping[Toolchain, Capability]] = {
     Toolchain.TENSORRT: Capability(targets=("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0"), builds_on_gpu=True),
     # The members of tensorrt_rtx.ComputeCapability; every other one is refused by the library.
     Toolchain.TENSORRT_RTX: Capability(targets=("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")),
-    Toolchain.TORCH: Capability(serves_on_cpu=True),
+    Toolchain.TORCH: Capability(serves=True, serves_on_cpu=True),
     Toolchain.TENSORRT_LLM: Capability(available=False),
 }
 

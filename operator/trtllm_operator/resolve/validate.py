@@ -92,8 +92,11 @@ def _rank_rules(spec: Spec) -> Iterator[Problem]:
 
 
 def _toolchain_rules(spec: Spec, defaults: Defaults) -> Iterator[Problem]:
-    toolchain, where = projection.toolchain(spec, defaults), projection.options_path(spec)
-    named = toolchain.value if projection.options(spec).toolchain else f"{toolchain} (the operator's default)"
+    toolchain, where, named = (
+        projection.toolchain(spec, defaults),
+        projection.options_path(spec),
+        _named(spec, defaults),
+    )
     capability, target = CAPABILITIES[toolchain], projection.options(spec).target.compute_capability
     if not capability.available:
         yield _problem(
@@ -101,6 +104,14 @@ def _toolchain_rules(spec: Spec, defaults: Defaults) -> Iterator[Problem]:
             f"{where}.toolchain",
             f"{named} comes in a later version",
             f"possible are {', '.join(available())}",
+        )
+    elif isinstance(spec, LLMDeploymentSpec) and not capability.serves:
+        serving = [name for name, other in CAPABILITIES.items() if other.serves]
+        yield _problem(
+            Reason.UNSUPPORTED_BY_TOOLCHAIN,
+            f"{where}.toolchain",
+            f"engines of toolchain {named} are built in this version (as an LLMEngine), and not served",
+            f"set it to {' or '.join(serving)}",
         )
     elif capability.targets and target is None:
         yield _problem(
@@ -124,6 +135,12 @@ def _toolchain_rules(spec: Spec, defaults: Defaults) -> Iterator[Problem]:
             f"bfloat16 is not possible for compute capability {target}: GPUs have it from 8.0",
             "use float16, or auto",
         )
+
+
+def _named(spec: Spec, defaults: Defaults) -> str:
+    """The toolchain, and whose choice it is."""
+    toolchain = projection.options(spec).toolchain
+    return toolchain.value if toolchain else f"{defaults.toolchain} (the operator's default)"
 
 
 def _serving_rules(spec: LLMDeploymentSpec, defaults: Defaults) -> Iterator[Problem]:

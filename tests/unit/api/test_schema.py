@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.builders import a_deployment, a_deployment_object, an_engine, an_engine_spec
 from trtllm_operator.api.conditions import Reason
-from trtllm_operator.api.deployment import LLMDeployment
+from trtllm_operator.api.deployment import LLMDeployment, LLMDeploymentSpec
 from trtllm_operator.api.engine import LLMEngine
 from trtllm_operator.api.problems import Refused
 from trtllm_operator.api.schema import parse_spec
@@ -93,3 +95,37 @@ def test_retention_reads_as_seconds(written: str | None, seconds: int | None) ->
     engine: LLMEngine = an_engine(retention=written)
 
     assert engine.valid_spec.retention_seconds(604800) == seconds
+
+
+TEXT = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=20)
+VALID_SPECS = st.fixed_dictionaries(
+    {"model": st.just("/models/a") | st.just("owner/name")},
+    optional={
+        "dtype": st.sampled_from(["auto", "float16", "bfloat16", "float32"]),
+        "revision": TEXT,
+        "replicas": st.integers(0, 1000),
+        "suspend": st.booleans(),
+        "tensorParallelSize": st.integers(1, 4096),
+        "buildConfig": st.fixed_dictionaries({}, optional={"maxBatchSize": st.integers(1, 65536)}),
+        "engine": st.fixed_dictionaries(
+            {},
+            optional={
+                "toolchain": st.sampled_from(["torch", "tensorrt_rtx"]),
+                "storage": st.fixed_dictionaries({"size": st.from_regex(r"[1-9][0-9]{0,3}(Gi|Mi)?", fullmatch=True)}),
+                "retention": st.from_regex(r"Keep|Delete|[1-9][0-9]{0,3}[smhd]", fullmatch=True),
+            },
+        ),
+        "serving": st.fixed_dictionaries(
+            {}, optional={"port": st.integers(1024, 65535), "drainSeconds": st.integers(0, 60)}
+        ),
+        "scheduling": st.fixed_dictionaries({"nodeSelector": st.dictionaries(TEXT, TEXT, max_size=3)}),
+    },
+)
+
+
+@given(VALID_SPECS)
+def test_every_valid_spec_is_read_and_written_without_loss(written: dict[str, Any]) -> None:
+    spec, problems = parse_spec(LLMDeploymentSpec, written)
+
+    assert problems == () and spec is not None
+    assert parse_spec(LLMDeploymentSpec, spec.to_json()) == (spec, ())

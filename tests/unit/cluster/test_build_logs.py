@@ -91,7 +91,9 @@ def test_less_than_a_percent_is_no_news() -> None:
 
 
 def test_only_running_pods_that_fetch_or_build_are_read() -> None:
-    store = a_store(a_pod("build"), a_pod("fetch", role="fetch"), a_pod("server", role="server"), a_pod("w", running=False))
+    store = a_store(
+        a_pod("build"), a_pod("fetch", role="fetch"), a_pod("server", role="server"), a_pod("w", running=False)
+    )
     logs = FakeLogs(build=a_line(1), fetch=a_line(1))
     a_round(store, logs)
     assert sorted(logs.asked) == ["build", "fetch"]

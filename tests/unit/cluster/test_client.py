@@ -186,7 +186,9 @@ async def test_what_no_decision_reads_is_dropped() -> None:
 async def test_a_deletion_names_exactly_one_object() -> None:
     async with scripted() as (server, client, _):
         server.answer(200)
-        assert await client.delete("Job", "default", "build-1", uid="u1", resource_version="7", propagation="Foreground")
+        assert await client.delete(
+            "Job", "default", "build-1", uid="u1", resource_version="7", propagation="Foreground"
+        )
         (request,) = server.requests
         assert request.body["preconditions"] == {"uid": "u1", "resourceVersion": "7"}
         assert request.body["propagationPolicy"] == "Foreground"

@@ -82,7 +82,6 @@ def test_what_is_shared_has_no_owner(survivor: Manifest) -> None:
         {"buildConfig": None, "dtype": None},
         {**HUB, "revision": "main"},
         {"serving": {"device": "cpu"}, "dtype": None},
-        {"engine": {"toolchain": "tensorrt_rtx", "target": {"computeCapability": "7.5"}}, "dtype": "auto"},
         {"engine": {"target": {"computeCapability": "8.9"}}},
     ],
 )

@@ -53,7 +53,11 @@ class NetworkWalk:
         assert _torch_dtype(self._trt, output.dtype) == result.dtype, name
         inferred = tuple(output.shape)
         assert len(inferred) == result.dim(), name
-        assert all(size in (-1, found) for size, found in zip(inferred, result.shape, strict=True)), (name, inferred, result.shape)
+        assert all(size in (-1, found) for size, found in zip(inferred, result.shape, strict=True)), (
+            name,
+            inferred,
+            result.shape,
+        )
 
     def _IConstantLayer(self, layer: Any, x: list[Tensor]) -> Tensor:
         return self._constants[layer.name]
@@ -100,7 +104,9 @@ class NetworkWalk:
 
     def _IMatrixMultiplyLayer(self, layer: Any, x: list[Tensor]) -> Tensor:
         operation = self._trt.MatrixOperation
-        left, right = (t.mT if op == operation.TRANSPOSE else t for t, op in zip(x, (layer.op0, layer.op1), strict=True))
+        left, right = (
+            t.mT if op == operation.TRANSPOSE else t for t, op in zip(x, (layer.op0, layer.op1), strict=True)
+        )
         return torch.matmul(left, right)
 
     def _IRotaryEmbeddingLayer(self, layer: Any, x: list[Tensor]) -> Tensor:
@@ -130,7 +136,9 @@ class NetworkWalk:
         kinds = self._trt.CausalMaskKind
         visible = columns[None, None, :] < lengths[:, None, None]
         if attention.causal_kind == kinds.LOWER_RIGHT:
-            visible = visible & (columns[None, None, :] <= rows[None, :, None] + lengths[:, None, None] - query.shape[2])
+            visible = visible & (
+                columns[None, None, :] <= rows[None, :, None] + lengths[:, None, None] - query.shape[2]
+            )
         else:
             assert attention.causal_kind == kinds.NONE
         scores = torch.matmul(query, key.mT).masked_fill(~visible[:, None], -math.inf)
@@ -144,7 +152,13 @@ class WalkedDecoder:
     """A network's decoder with its caches, called like `TorchDecoder` without slots."""
 
     def __init__(
-        self, trt: ModuleType, network: Any, constants: Mapping[str, Tensor], *, batch: int, dtype: torch.dtype = torch.float32
+        self,
+        trt: ModuleType,
+        network: Any,
+        constants: Mapping[str, Tensor],
+        *,
+        batch: int,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         self._walk = NetworkWalk(trt, network, constants)
         self._caches: dict[str, Tensor] = {}

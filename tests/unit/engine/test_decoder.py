@@ -53,7 +53,9 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 class Decoder(Protocol):
-    def forward(self, input_ids: Tensor, position_ids: Tensor, write_indices: Tensor, last_token_ids: Tensor, /) -> Tensor: ...
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor, write_indices: Tensor, last_token_ids: Tensor, /
+    ) -> Tensor: ...
 
 
 Executor = Callable[[Path], Decoder]
@@ -106,7 +108,10 @@ def decode(decoder: Decoder, sequences: list[list[int]]) -> Tensor:
     """One call for the last token of each sequence, each at its own position."""
     last = torch.tensor([len(tokens) - 1 for tokens in sequences])
     return decoder.forward(
-        torch.tensor([tokens[-1:] for tokens in sequences]), last[:, None], last, torch.zeros(len(sequences), dtype=torch.int32)
+        torch.tensor([tokens[-1:] for tokens in sequences]),
+        last[:, None],
+        last,
+        torch.zeros(len(sequences), dtype=torch.int32),
     )
 
 
@@ -152,7 +157,9 @@ def test_rows_use_the_slots_that_they_are_given_and_no_others(tmp_path: Path) ->
         values.fill_(torch.nan)
     prompt = torch.tensor([PROMPTS[0]])
     length = prompt.shape[1]
-    decoder.forward(prompt, torch.arange(length)[None], torch.tensor([0]), torch.tensor([length - 1]), torch.tensor([3]))
+    decoder.forward(
+        prompt, torch.arange(length)[None], torch.tensor([0]), torch.tensor([length - 1]), torch.tensor([3])
+    )
     next_token = torch.tensor([[8]])
     at = torch.tensor([length])
     logits = decoder.forward(next_token, at[None], at, torch.tensor([0]), torch.tensor([3]))
@@ -167,12 +174,18 @@ def test_padding_that_reaches_beyond_the_cache_is_dropped(tmp_path: Path) -> Non
     prefill(decoder, [sequence[:-2]] * 2)
     tail = torch.tensor([[*sequence[-2:], 0, 0]] * 2)
     start = MAX_SEQ_LEN - 2
-    logits = decoder.forward(tail, torch.arange(start, start + 4).expand(2, 4), torch.tensor([start] * 2), torch.tensor([1, 1]))
+    logits = decoder.forward(
+        tail, torch.arange(start, start + 4).expand(2, 4), torch.tensor([start] * 2), torch.tensor([1, 1])
+    )
     assert (logits - Reference(folder).last_logits([sequence] * 2)).abs().max().item() < TOLERANCE
 
 
-@pytest.mark.parametrize("dtype, tolerance", [(torch.bfloat16, 0.25), (torch.float16, 0.03)], ids=["bfloat16", "float16"])
-def test_half_precision_stays_near_transformers_in_the_same_precision(dtype: torch.dtype, tolerance: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "dtype, tolerance", [(torch.bfloat16, 0.25), (torch.float16, 0.03)], ids=["bfloat16", "float16"]
+)
+def test_half_precision_stays_near_transformers_in_the_same_precision(
+    dtype: torch.dtype, tolerance: float, tmp_path: Path
+) -> None:
     folder = tiny_llama(tmp_path)
     assert worst_difference(on_torch(folder, dtype), Reference(folder, dtype)) < tolerance
 

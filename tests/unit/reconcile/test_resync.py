@@ -76,9 +76,7 @@ def test_the_first_success_opens_the_gate_and_failures_are_retried_soon() -> Non
             return 0
 
         first = asyncio.Event()
-        task = asyncio.create_task(
-            resync_forever(once, first=first, random=lambda: 0.5, expected=(ConnectionError,))
-        )
+        task = asyncio.create_task(resync_forever(once, first=first, random=lambda: 0.5, expected=(ConnectionError,)))
         await first.wait()
         opened = round(now() - start)
         await asyncio.sleep(700)

@@ -50,7 +50,6 @@ def test_keys_do_not_change_between_versions_of_the_operator(name: str) -> None:
         {"buildConfig": {"maxBatchSize": 4}},
         {"buildConfig": {"maxInputLen": 512}},
         {"buildConfig": {"maxSeqLen": 4096}},
-        {"engine": {"toolchain": "tensorrt_rtx", "target": {"computeCapability": "8.9"}}},
     ],
 )
 def test_what_the_content_depends_on_is_in_the_key(spec: dict[str, Any]) -> None:
@@ -63,6 +62,7 @@ def test_the_model_the_toolchain_and_the_target_are_in_the_key() -> None:
     assert key(base, digest="sha256:" + "0" * 64) != key(base)
     assert key(base, {**VERSIONS, "tensorrt_rtx": "tensorrt_rtx-1.8.0+engine-0.1.0"}) != key(base)
     assert key(an_engine_spec(target={"computeCapability": "8.6"})) != key(base)
+    assert key(an_engine_spec(toolchain="torch", target=None)) != key(base)
 
 
 def test_a_hub_model_is_its_commit_whatever_it_was_called() -> None:

@@ -73,7 +73,7 @@ def test_all_problems_come_together() -> None:
 
 
 def test_an_image_without_the_toolchain_is_told_with_what_it_has() -> None:
-    spec = a_deployment_spec(engine={"toolchain": "tensorrt", "target": {"computeCapability": "9.0"}})
+    spec = an_engine_spec(toolchain="tensorrt", target={"computeCapability": "9.0"})
 
     with pytest.raises(Refused, match="cannot run toolchain tensorrt; it has tensorrt_rtx, torch"):
         resolve(spec, smollm2_facts(), VERSIONS, some_defaults())

@@ -10,7 +10,6 @@ from trtllm_operator.api.problems import Problem
 from trtllm_operator.resolve.defaults import Defaults
 from trtllm_operator.resolve.validate import check_facts, check_spec
 
-RTX = {"toolchain": "tensorrt_rtx", "target": {"computeCapability": "8.9"}}
 GPU_LIMIT = {"limits": {"nvidia.com/gpu": 1}}
 
 
@@ -24,9 +23,6 @@ def only(problems: list[Problem]) -> Problem:
     [
         {},
         HUB,
-        {"engine": RTX},
-        {"engine": RTX, "dtype": "bfloat16"},
-        {"engine": {"toolchain": "tensorrt", "target": {"computeCapability": "9.0"}}},
         {"serving": {"device": "cpu"}},
         {"tensorParallelSize": 1, "gpusPerNode": 8},
         {"podTemplate": {"labels": {"team": "search"}}},
@@ -71,27 +67,9 @@ def test_just_a_model_is_enough() -> None:
         ),
         (
             {"engine": {"toolchain": "tensorrt_rtx"}},
-            "spec.engine.target.computeCapability",
-            Reason.AMBIGUOUS_GPU,
-            "7.5, 8.0, 8.6, 8.9, 12.0, 12.1",
-        ),
-        (
-            {"engine": {"toolchain": "tensorrt_rtx", "target": {"computeCapability": "9.0"}}},
-            "spec.engine.target.computeCapability",
+            "spec.engine.toolchain",
             Reason.UNSUPPORTED_BY_TOOLCHAIN,
-            "tensorrt can",
-        ),
-        (
-            {"engine": {"toolchain": "tensorrt_rtx", "target": {"computeCapability": "7.5"}}, "dtype": "bfloat16"},
-            "spec.dtype",
-            Reason.UNSUPPORTED_BY_TOOLCHAIN,
-            "use float16",
-        ),
-        (
-            {"engine": RTX, "serving": {"device": "cpu"}},
-            "spec.serving.device",
-            Reason.UNSUPPORTED_BY_TOOLCHAIN,
-            "torch",
+            "built in this version (as an LLMEngine), and not served; set it to torch",
         ),
         (
             {"serving": {"resources": GPU_LIMIT}},
@@ -126,16 +104,66 @@ def test_a_rule_that_is_broken_is_told_at_its_field(spec: dict[str, Any], path: 
     assert said in str(problem)
 
 
-def test_an_engine_says_the_same_at_its_own_paths() -> None:
-    problem = only(check_spec(an_engine_spec(target={"computeCapability": "9.0"}), some_defaults()))
+@pytest.mark.parametrize(
+    ("spec", "path", "code", "said"),
+    [
+        ({"target": None}, "spec.target.computeCapability", Reason.AMBIGUOUS_GPU, "7.5, 8.0, 8.6, 8.9, 12.0, 12.1"),
+        (
+            {"target": {"computeCapability": "9.0"}},
+            "spec.target.computeCapability",
+            Reason.UNSUPPORTED_BY_TOOLCHAIN,
+            '"9.0" is not possible with toolchain tensorrt_rtx, which builds for 7.5, 8.0, 8.6, 8.9, 12.0, 12.1; '
+            "tensorrt can",
+        ),
+        (
+            {"target": {"computeCapability": "3.5"}},
+            "spec.target.computeCapability",
+            Reason.UNSUPPORTED_BY_TOOLCHAIN,
+            "no toolchain builds for it",
+        ),
+        (
+            {"target": {"computeCapability": "7.5"}},
+            "spec.dtype",
+            Reason.UNSUPPORTED_BY_TOOLCHAIN,
+            "bfloat16 is not possible for compute capability 7.5",
+        ),
+        ({"toolchain": "tensorrt_llm"}, "spec.toolchain", Reason.UNSUPPORTED_BY_TOOLCHAIN, "later version"),
+    ],
+)
+def test_an_engine_is_for_a_gpu_that_its_toolchain_knows(
+    spec: dict[str, Any], path: str, code: Reason, said: str
+) -> None:
+    problem = only(check_spec(an_engine_spec(**spec), some_defaults()))
 
-    assert problem.path == "spec.target.computeCapability"
+    assert (problem.path, problem.code) == (path, code)
+    assert said in str(problem)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"dtype": "float16", "target": {"computeCapability": "7.5"}},
+        {"toolchain": "tensorrt", "target": {"computeCapability": "9.0"}},
+        {"toolchain": "torch", "target": None},
+    ],
+)
+def test_an_engine_that_can_be_built_is_not_refused(spec: dict[str, Any]) -> None:
+    assert check_spec(an_engine_spec(**spec), some_defaults()) == []
+
+
+def test_a_cpu_serves_only_what_runs_on_it() -> None:
+    rtx = {"toolchain": "tensorrt_rtx", "target": {"computeCapability": "8.9"}}
+    spec = a_deployment_spec(engine=rtx, serving={"device": "cpu"})
+
+    paths = [problem.path for problem in check_spec(spec, some_defaults())]
+    assert paths == ["spec.engine.toolchain", "spec.serving.device"]
 
 
 def test_a_default_that_does_not_work_is_said_to_be_the_operators() -> None:
     problem = only(check_spec(a_deployment_spec(engine=None), Defaults()))
 
-    assert problem.path == "spec.engine.target.computeCapability"
+    assert problem.path == "spec.engine.toolchain"
     assert "tensorrt (the operator's default)" in problem.message
 
 

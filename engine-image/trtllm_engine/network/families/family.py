@@ -75,7 +75,9 @@ def read_llama_like(
         raise _corrupt(f"head_dim {head_dim} is odd, so rotary positions cannot split it")
     if (activation := reader.text("hidden_act", "silu")) != "silu":
         raise Failure(
-            ExitCode.UNSUPPORTED, f"config.json: hidden_act {activation!r} is not implemented; implemented is silu", field="config.json"
+            ExitCode.UNSUPPORTED,
+            f"config.json: hidden_act {activation!r} is not implemented; implemented is silu",
+            field="config.json",
         )
     max_positions = reader.integer("max_position_embeddings", 2048)
     theta, scaling = read_rope(reader, max_positions)

@@ -1,0 +1,69 @@
+"""A test double: plays scheduler and kubelet on a control plane that has none, by writing pod statuses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.builders import VERSIONS, smollm2_facts
+from tests.cluster.cluster import Cluster
+from tests.cluster.waiting import wait_until
+from trtllm_engine.contract import Result
+
+Json = dict[str, Any]
+ENDED: Final = "2026-01-02T14:04:00Z"
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedKubelet:
+    """Moves the pods of one namespace on."""
+
+    cluster: Cluster
+    namespace: str
+
+    def finish_fetch(self) -> None:
+        """The fetch pod reports the small model's facts and ends well."""
+        pod = self._pod("fetch")
+        self._end(pod, Result(ok=True, facts=smollm2_facts(), versions=VERSIONS))
+
+    def finish_build(self) -> None:
+        """The build pod reports a published rank and ends well."""
+        self._end(self._pod("build"), Result(ok=True, files=1, bytes=2**28, seconds={"weights": 1.0}))
+
+    def start_groups(self, count: int = 1) -> None:
+        """The servers' pods run and are ready."""
+        for pod in wait_until(lambda: self._pods("server", count), f"{count} server pods", 30):
+            ready = [{"type": "Ready", "status": "True"}]
+            self._patch(pod, {"phase": "Running", "conditions": ready, "containerStatuses": [_running()]})
+
+    def _pod(self, role: str) -> str:
+        return wait_until(lambda: self._pods(role, 1), f"the {role} pod", 30)[0]
+
+    def _pods(self, role: str, count: int) -> list[str]:
+        selector = f"inference.trtllm-operator.dev/role={role}"
+        done = self.cluster.kubectl("-n", self.namespace, "get", "pods", "-l", selector, "-o", "json")
+        open_pods = [
+            item["metadata"]["name"]
+            for item in json.loads(done.stdout)["items"]
+            if item["status"].get("phase", "Pending") == "Pending"
+        ]
+        return open_pods if len(open_pods) >= count else []
+
+    def _end(self, pod: str, said: Result) -> None:
+        ended = {"exitCode": 0, "reason": "Completed", "finishedAt": ENDED, "message": said.to_json()}
+        self._patch(pod, {"phase": "Succeeded", "containerStatuses": [_container({"terminated": ended})]})
+
+    def _patch(self, pod: str, status: Json) -> None:
+        patch = json.dumps({"status": status})
+        self.cluster.kubectl(
+            *("-n", self.namespace, "patch", "pod", pod, "--subresource=status", "--type=merge", "-p", patch)
+        )
+
+
+def _container(state: Json) -> Json:
+    return {"name": "engine", "image": "x", "imageID": "x", "ready": False, "restartCount": 0, "state": state}
+
+
+def _running() -> Json:
+    return _container({"running": {"startedAt": ENDED}}) | {"ready": True}
