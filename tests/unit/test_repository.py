@@ -146,9 +146,8 @@ def test_in_namespaced_mode_nothing_is_granted_outside_of_the_namespaces(namespa
     assert not find(namespaced, "ClusterRoleBinding")
     roles = [role for role in find(namespaced, "Role") if not role["metadata"]["name"].endswith("-leader")]
     assert [role["metadata"]["namespace"] for role in roles] == ["team-a", "team-b"]
-    nodes = {("", "nodes", verb) for verb in KINDS["Node"].verbs}
     leases = {("coordination.k8s.io", "leases", verb) for verb in KINDS["Lease"].verbs}
-    assert granted(roles[0]) == (set(needed()) | OWNER_REFERENCES) - nodes - leases
+    assert granted(roles[0]) == (set(needed()) | OWNER_REFERENCES) - leases
     (deployment,) = find(namespaced, "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert {"--namespace=team-a", "--namespace=team-b"} < set(container["args"])

@@ -41,8 +41,8 @@ class EngineOptions(ApiModel):
     """How an engine is built and kept."""
 
     toolchain: Toolchain | None = None
-    """What builds the engine: tensorrt, tensorrt_rtx, torch or tensorrt_llm. Default: the operator's, as installed
-    tensorrt."""
+    """What builds the engine: tensorrt, tensorrt_rtx, torch or tensorrt_llm. Default: the operator's, which is
+    torch unless the installation says otherwise."""
     image: str | None = Field(default=None, min_length=1, max_length=512)
     """Image that fetches and builds. Default: the operator's."""
     target: Target = Target()

@@ -49,19 +49,29 @@ class Kind:
 
 
 _READ: Final = frozenset({"get", "list", "watch"})
-_CHILD: Final = frozenset({"get", "list", "create", "patch", "delete"})
 _PATCH: Final = frozenset({"patch"})
 
 
-def _watched_child(api_version: str, plural: str) -> Kind:
+def _watched_child(api_version: str, plural: str, *verbs: str) -> Kind:
     return Kind(
-        api_version=api_version, plural=plural, verbs=_CHILD | {"watch"}, watched=True, stored=True, selector=SELECTOR
+        api_version=api_version,
+        plural=plural,
+        verbs=_READ | set(verbs),
+        watched=True,
+        stored=True,
+        selector=SELECTOR,
     )
 
 
-def _repaired_child(api_version: str, plural: str) -> Kind:
+def _listed_child(api_version: str, plural: str, *verbs: str) -> Kind:
     """Nothing is decided on its state; a resync notices when somebody changed it."""
-    return Kind(api_version=api_version, plural=plural, verbs=_CHILD, stored=True, selector=SELECTOR)
+    return Kind(
+        api_version=api_version,
+        plural=plural,
+        verbs=frozenset({"get", "list", *verbs}),
+        stored=True,
+        selector=SELECTOR,
+    )
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -81,20 +91,20 @@ KINDS: Final[Mapping[str, Kind]] = {
         watched=True,
         stored=True,
     ),
-    "Job": _watched_child("batch/v1", "jobs"),
-    "StatefulSet": _watched_child("apps/v1", "statefulsets"),
+    "Job": _watched_child("batch/v1", "jobs", "create", "delete"),
+    "StatefulSet": _watched_child("apps/v1", "statefulsets", "create", "patch", "delete"),
     "Pod": Kind(
         api_version="v1",
         plural="pods",
-        verbs=_READ | {"delete"},
+        verbs=_READ,
         subresources={"log": frozenset({"get"})},
         watched=True,
         stored=True,
         selector=SELECTOR,
     ),
-    "PersistentVolumeClaim": _watched_child("v1", "persistentvolumeclaims"),
-    "Service": _repaired_child("v1", "services"),
-    "ControllerRevision": _repaired_child("apps/v1", "controllerrevisions"),
+    "PersistentVolumeClaim": _watched_child("v1", "persistentvolumeclaims", "create", "delete"),
+    "Service": _listed_child("v1", "services", "create", "patch"),
+    "ControllerRevision": _listed_child("apps/v1", "controllerrevisions", "create"),
     "Lease": Kind(api_version="coordination.k8s.io/v1", plural="leases", verbs=frozenset({"get", "create", "update"})),
     "Event": Kind(api_version="events.k8s.io/v1", plural="events", verbs=frozenset({"create"})),
 }

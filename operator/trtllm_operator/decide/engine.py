@@ -273,7 +273,5 @@ def _moving(reason: Reason, message: str) -> Verdict:
 
 
 def stalled(refused: Refused) -> Verdict:
-    """A spec that cannot be done; the first problem gives the reason, all of them the sentence."""
-    codes = [problem.code for problem in refused.problems]
-    reason = next((Reason(code) for code in codes if code in set(Reason)), Reason.INVALID_SPEC)
-    return Verdict(course=Course.STALLED, reason=reason, message="; ".join(map(str, refused.problems)))
+    """A spec that cannot be done: a person must change it."""
+    return Verdict(course=Course.STALLED, reason=refused.reason, message=refused.sentence())

@@ -31,8 +31,8 @@ class Defaults(ApiModel):
     """Of every pod that the operator makes."""
     image_pull_secrets: tuple[LocalReference, ...] = ()
     """Secrets, in each namespace that is used, to pull the two images with; a spec adds its own."""
-    toolchain: Toolchain = Toolchain.TENSORRT
-    """What builds an engine when the spec names nothing."""
+    toolchain: Toolchain = Toolchain.TORCH
+    """What builds an engine when the spec names nothing: the one that serves everywhere in this version."""
     gpu_resource: str = Field(default="nvidia.com/gpu", min_length=1)
     """Extended resource that stands for a GPU."""
     storage_class: str | None = Field(default=None, min_length=1)

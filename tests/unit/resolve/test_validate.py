@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.builders import DIGEST, HUB, a_deployment_spec, an_engine_spec, smollm2_facts, some_defaults
+from trtllm_engine.contract import Toolchain
 from trtllm_operator.api.conditions import Reason
 from trtllm_operator.api.problems import Problem
-from trtllm_operator.resolve.defaults import Defaults
 from trtllm_operator.resolve.validate import check_facts, check_spec
 
 GPU_LIMIT = {"limits": {"nvidia.com/gpu": 1}}
@@ -161,7 +161,7 @@ def test_a_cpu_serves_only_what_runs_on_it() -> None:
 
 
 def test_a_default_that_does_not_work_is_said_to_be_the_operators() -> None:
-    problem = only(check_spec(a_deployment_spec(engine=None), Defaults()))
+    problem = only(check_spec(a_deployment_spec(engine=None), some_defaults(toolchain=Toolchain.TENSORRT)))
 
     assert problem.path == "spec.engine.toolchain"
     assert "tensorrt (the operator's default)" in problem.message
