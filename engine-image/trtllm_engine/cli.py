@@ -213,7 +213,7 @@ class _Run:
         return code
 
     def finish(self, result: Result) -> int:
-        """Leave the result where it is looked for: a failure to write one place spoils neither the other nor the code."""
+        """Leave the result where it is looked for; failing to write one place spoils neither the other nor the code."""
         if not result.ok:
             print(f"failed ({ExitCode(result.code).name.lower()}): {result.message}", file=sys.stderr)
             if result.log:
@@ -263,7 +263,8 @@ def _read_request(kind: type[Request], path: Path) -> Request:
     if request.contract != CONTRACT:
         raise Failure(
             ExitCode.BAD_REQUEST,
-            f"contract: the request has {request.contract}, this image speaks {CONTRACT}: operator and engine image differ too much",
+            f"contract: the request has {request.contract}, this image speaks {CONTRACT}: "
+            "operator and engine image differ too much",
             field="contract",
         )
     return request

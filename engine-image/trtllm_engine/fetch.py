@@ -102,7 +102,7 @@ def fetch(
 
 
 def _fetch_repo(source: ModelSource, repo: str, cache: Path, hub: Hub, progress: Reporter) -> tuple[ModelSource, int]:
-    """Make the model folder of the repo's commit; returns the source with the commit as revision, and how many files."""
+    """Make the folder of the repo's commit; returns the source pinned to the commit, and how many files it has."""
     with progress.during(Step.FETCH, f"resolving {repo}"):
         commit, files = _resolve(source, repo, hub)
         pinned = ModelSource(repo=repo, revision=commit, endpoint=source.endpoint)
@@ -275,7 +275,25 @@ def _naming_hub_errors(repo: str, revision: str | None, hub: Hub) -> Iterator[No
     except errors.HfHubHTTPError as error:
         if (status := _status(error)) in (401, 403):
             raise _forbidden(f"{hub.endpoint} answered {status} for {where}:") from error
-        raise Failure(ExitCode.TRY_AGAIN, f"{hub.endpoint} answered {status} for {where}", field="model") from error
+        raise _later(f"{hub.endpoint} answered {status} for {where}") from error
+    except errors.LocalEntryNotFoundError as error:
+        raise _later(f"{hub.endpoint} cannot be reached for {where}") from error
+    except Exception as error:
+        # The hub client's own connection errors belong to an HTTP library whose name changed between its versions.
+        if type(error).__module__.startswith("httpx") or _is_short_download(error):
+            raise _later(
+                f"the connection to {hub.endpoint} broke while fetching {where}: {type(error).__name__}"
+            ) from error
+        raise
+
+
+def _is_short_download(error: Exception) -> bool:
+    """The hub client's plain OSError for a file that came shorter than announced."""
+    return type(error) is OSError and error.errno is None and "Consistency check failed" in str(error)
+
+
+def _later(message: str) -> Failure:
+    return Failure(ExitCode.TRY_AGAIN, message, field="model")
 
 
 def _status(error: Any) -> int:

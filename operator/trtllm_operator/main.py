@@ -243,7 +243,7 @@ class Operator:
                 if part.done():
                     part.result()
                     raise RuntimeError(f"{part.get_name()} ended, which it must not")
-            if stopped.done():
+            if self._stop.is_set():
                 return False
             task.result()
             return True

@@ -52,11 +52,11 @@ def a_stateful_set(namespace: str, name: str = "llama-0", replicas: int = 0) -> 
     }
 
 
-def a_service(namespace: str, name: str = "llama") -> Object:
+def a_service(namespace: str, name: str = "llama", labels: dict[str, str] | None = None) -> Object:
     """No controller touches it, so its version changes only when somebody writes."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"namespace": namespace, "name": name, "labels": OURS},
+        "metadata": {"namespace": namespace, "name": name, "labels": OURS if labels is None else labels},
         "spec": {"selector": {"app": name}, "ports": [{"name": "http", "port": 8000, "protocol": "TCP"}]},
     }

@@ -56,9 +56,9 @@ async def test_a_field_that_is_not_ours_survives(client: Client, cluster: Cluste
 
 
 async def test_a_field_that_we_say_no_longer_goes(client: Client, namespace: str) -> None:
-    await client.apply(a_job(namespace, labels={"a": "1", "b": "2"}))
-    mended = await client.apply(a_job(namespace, labels={"a": "1"}))
-    assert "b" not in mended["metadata"]["labels"]
+    await client.apply(a_service(namespace, labels={"a": "1", "b": "2"}))
+    mended = await client.apply(a_service(namespace, labels={"a": "1"}))
+    assert mended["metadata"]["labels"] == {"a": "1"}
 
 
 async def test_creating_what_exists_changes_nothing(client: Client, namespace: str) -> None:

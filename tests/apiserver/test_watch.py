@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 from kubernetes.aio.client import Configuration
 
-from tests.apiserver.manifests import a_deployment, a_job
+from tests.apiserver.manifests import a_deployment, a_job, a_service, a_stateful_set
 from tests.cluster.cluster import Cluster
 from trtllm_operator.cluster.client import Client
 from trtllm_operator.cluster.connection import USER_AGENT
@@ -126,13 +126,13 @@ async def test_an_object_whose_label_comes_back_is_seen_again(
 ) -> None:
     """The selector makes a lost label look like a deletion; the UID stays the same."""
     seen = Seen()
-    await client.create(a_job(namespace))
-    async with watching(configuration, seen, ["Job"], [namespace]):
-        await until(lambda: seen.has("Job", namespace, "build"), "the Job")
-        cluster.kubectl("label", "job", "build", "-n", namespace, "app.kubernetes.io/managed-by-")
-        await until(lambda: not seen.has("Job", namespace, "build"), "the Job without our label")
-        await client.apply(a_job(namespace))
-        await until(lambda: seen.has("Job", namespace, "build"), "the Job with our label")
+    await client.apply(a_stateful_set(namespace))
+    async with watching(configuration, seen, ["StatefulSet"], [namespace]):
+        await until(lambda: seen.has("StatefulSet", namespace, "llama-0"), "the StatefulSet")
+        cluster.kubectl("label", "statefulset", "llama-0", "-n", namespace, "app.kubernetes.io/managed-by-")
+        await until(lambda: not seen.has("StatefulSet", namespace, "llama-0"), "the StatefulSet without our label")
+        await client.apply(a_stateful_set(namespace))
+        await until(lambda: seen.has("StatefulSet", namespace, "llama-0"), "the StatefulSet with our label")
 
 
 async def test_it_outlives_a_restart_of_the_api_server(
@@ -170,7 +170,6 @@ async def test_what_vanished_while_it_was_cut_is_a_ghost_until_the_resync(
 
 async def test_the_first_resync_fills_an_empty_store(client: Client, namespace: str) -> None:
     seen = Seen()
-    await client.create(a_job(namespace))
-
-    assert await resync(["Job"], lambda kind: client.list(kind, namespace), seen.store, seen.enqueue) == 1
-    assert await resync(["Job"], lambda kind: client.list(kind, namespace), seen.store, seen.enqueue) == 0
+    await client.create(a_service(namespace))
+    assert await resync(["Service"], lambda kind: client.list(kind, namespace), seen.store, seen.enqueue) == 1
+    assert await resync(["Service"], lambda kind: client.list(kind, namespace), seen.store, seen.enqueue) == 0

@@ -18,7 +18,7 @@ from tests.cluster import audit, controlplane, node, storage
 from tests.cluster.binaries import binaries, binary
 from tests.cluster.cgroups import ControlGroup
 from tests.cluster.errors import HarnessError
-from tests.cluster.images import layout as image_layout
+from tests.cluster.images import build_store
 from tests.cluster.locking import exclusive
 from tests.cluster.network import Network, free_ports, release_number, reserve_number
 from tests.cluster.paths import REPOSITORY, cache, state
@@ -189,9 +189,9 @@ class Cluster:
         """Give the node an image: the name of one built by `images.build_images`, or an OCI or Docker archive file."""
         self._require_node("load an image")
         if Path(image).is_file():
-            self.node.images.load_archive(Path(image))
+            self.node.images.load_archive(Path(image).read_bytes())
         else:
-            self.node.images.load(image_layout(), str(image))
+            self.node.images.load(build_store(), str(image))
 
     def storage_folder(self, pvc_namespace: str, pvc_name: str) -> Path:
         """The folder on this machine that backs a bound claim."""

@@ -1,7 +1,7 @@
 """The two images, built from their real Dockerfiles by buildah, on a base made from Debian packages.
 
-Nothing is pulled. Built images land in one OCI layout folder of the cache, layers uncompressed: a layer that did not
-change is written once, and a node is sent only what it lacks. An unchanged tree builds nothing.
+Nothing is pulled. Layers stay in the cache, so a change of code builds only the last ones; an unchanged tree builds
+nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster.errors import HarnessError
-from tests.cluster.imagestore import Layout
+from tests.cluster.imagestore import BuildStore
 from tests.cluster.locking import exclusive
 from tests.cluster.paths import REPOSITORY, cache
 from tests.cluster.prerequisites import IMAGE_COMMANDS, ensure
@@ -72,9 +72,9 @@ class Images:
     engine: str
 
 
-def layout() -> Layout:
-    """Where built images are kept."""
-    return Layout(cache() / "images" / "built")
+def build_store() -> BuildStore:
+    """Layers and images between builds: a store of our own, so the machine's is never touched."""
+    return BuildStore(cache() / "buildah")
 
 
 def build_images() -> Images:
@@ -85,16 +85,18 @@ def build_images() -> Images:
     with exclusive(cache() / "locks" / "images"):
         for recipe in (OPERATOR, ENGINE):
             _build(recipe)
-        _prune()
+        # What earlier builds left; the layers of the present images stay, the next build starts from them.
+        _buildah("rmi", "--prune")
     return Images(operator=OPERATOR.name, engine=ENGINE.name)
 
 
 def _build(recipe: Recipe) -> None:
-    mark = layout().folder / f"{recipe.dockerfile.replace('/', '-')}.key"
+    mark = cache() / "images" / f"{recipe.dockerfile.replace('/', '-')}.key"
     key = recipe.key()
-    if recipe.name in layout().references() and mark.exists() and mark.read_text() == key:
+    names = build_store().names()
+    if recipe.name in names and mark.exists() and mark.read_text() == key:
         return
-    if BASE_IMAGE not in _buildah("images", "--format", "{{.Name}}:{{.Tag}}").splitlines():
+    if BASE_IMAGE not in names:
         with step(f"base image from Debian {DEBIAN}"):
             _build_base()
     with step(f"image {recipe.name}"), tempfile.TemporaryDirectory() as settings:
@@ -103,13 +105,8 @@ def _build(recipe: Recipe) -> None:
             *_machine_settings(Path(settings)),
             *("--build-arg", f"BASE_IMAGE={BASE_IMAGE}", "--file", recipe.dockerfile, "--tag", recipe.name, "."),
         )
-    with step(f"export {recipe.name}"):
-        layout().folder.mkdir(parents=True, exist_ok=True)
-        # Unlike `buildah push`, this leaves layers uncompressed, and skips those that the layout has.
-        source = f"containers-storage:[overlay@{_storage()}+{_storage()}-run]{recipe.name}"
-        target = f"oci:{layout().folder}:{recipe.name}"
-        _run(["skopeo", "copy", "--quiet", "--dest-oci-accept-uncompressed-layers", source, target])
-        mark.write_text(key)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text(key)
 
 
 def _build_base() -> None:
@@ -147,20 +144,9 @@ def _machine_settings(folder: Path) -> list[str]:
     return [f"--volume={source}:{target}:ro" for source, target in mounts.items()]
 
 
-def _prune() -> None:
-    """Drop what earlier builds left; the layers of the present images stay, the next build starts from them."""
-    _buildah("rmi", "--prune")
-    layout().prune()
-
-
 def _buildah(*arguments: str) -> str:
-    where = [f"--root={_storage()}", f"--runroot={_storage()}-run", "--storage-driver=overlay"]
-    return _run(["buildah", *where, *arguments])
-
-
-def _storage() -> Path:
-    """Layers between builds: a store of our own, so the machine's is never touched."""
-    return cache() / "buildah"
+    folder = build_store().folder
+    return _run(["buildah", f"--root={folder}", f"--runroot={folder}-run", "--storage-driver=overlay", *arguments])
 
 
 def _run(argv: list[str]) -> str:

@@ -1,109 +1,69 @@
-"""Images into a node's containerd, sending only the layers that it does not have.
+"""From the builder's layer store into a node's containerd without copying: the files are hard links.
 
-Images live in OCI layout folders (`oci-layout`, `index.json`, `blobs/sha256/`), their layers uncompressed.
+Both keep unpacked layers as overlay file systems want them, in folders of one file system (the cache), and neither ever
+writes into a finished layer. So a layer of several GB is given to a node in seconds, and takes no space.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
+import base64
 import json
+import re
 import subprocess
-import tarfile
-from collections.abc import Iterable
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from tests.cluster.errors import HarnessError
+from tests.cluster.locking import exclusive
+from tests.cluster.oci import Image, Layer, chain_ids, digest_of
 
-NAME_ANNOTATION: Final = "io.containerd.image.name"
-REFERENCE_ANNOTATION: Final = "org.opencontainers.image.ref.name"
-MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
-CONFIG_TYPE: Final = "application/vnd.oci.image.config.v1+json"
-LAYER_TYPE: Final = "application/vnd.oci.image.layer.v1.tar"
-INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
+GC_ROOT: Final = "containerd.io/gc.root"
+"""Keeps a snapshot while no image refers to it yet; `ctr` sets it on what it prepares and commits."""
 
-Descriptor = dict[str, Any]
-"""`mediaType`, `digest`, `size` of a blob."""
+Row = dict[str, Any]
+"""A record of the store's own JSON files."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """An OCI layout folder."""
+class BuildStore:
+    """The layers and images that buildah keeps in `folder`, with the overlay driver."""
 
     folder: Path
 
-    def blob(self, digest: str) -> Path:
-        """The file of a blob."""
-        return self.folder / "blobs" / digest.replace(":", "/")
+    def image(self, name: str) -> tuple[Image, list[Path]]:
+        """A built image, and for each of its layers the folder of its unpacked files.
 
-    def references(self) -> dict[str, Descriptor]:
-        """Image name to the descriptor of its manifest."""
-        file = self.folder / "index.json"
-        entries = json.loads(file.read_text())["manifests"] if file.exists() else []
-        return {entry.get("annotations", {}).get(REFERENCE_ANNOTATION, ""): entry for entry in entries}
+        Raises `HarnessError` if there is none of this name.
+        """
+        found = next((image for image in self._table("overlay-images/images.json") if name in _names(image)), None)
+        if found is None:
+            raise HarnessError(f"no built image {name!r}; built are: {', '.join(self.names()) or 'none'}")
+        # The store names a file after its key, in base64 where the key is more than letters and digits.
+        key = base64.b64encode(f"sha256:{found['id']}".encode()).decode()
+        config = (self.folder / "overlay-images" / found["id"] / f"={key}").read_bytes()
+        layers = {layer["id"]: layer for layer in self._table("overlay-layers/layers.json")}
+        chain: list[Row] = []
+        at = found["layer"]
+        while at:
+            chain.insert(0, layers[at])
+            at = layers[at].get("parent")
+        described = tuple(Layer(layer["diff-digest"], layer["diff-size"]) for layer in chain)
+        return Image(name, config, described), [self.folder / "overlay" / layer["id"] / "diff" for layer in chain]
 
-    def manifest(self, name: str) -> Descriptor:
-        """The descriptor of an image's manifest. Raises `HarnessError` for an unknown image."""
-        known = self.references()
-        if name not in known:
-            raise HarnessError(f"no image {name!r} in {self.folder}; it holds: {', '.join(known) or 'none'}")
-        return known[name]
+    def names(self) -> list[str]:
+        """The names of all built images."""
+        return [name for image in self._table("overlay-images/images.json") for name in _names(image)]
 
-    def layers(self, name: str) -> list[tuple[str, Descriptor]]:
-        """The layers of an image, lowest first, each with its chain ID: the name of its unpacked snapshot."""
-        manifest = json.loads(self.blob(self.manifest(name)["digest"]).read_text())
-        config = json.loads(self.blob(manifest["config"]["digest"]).read_text())
-        return list(zip(chain_ids(config["rootfs"]["diff_ids"]), manifest["layers"], strict=True))
-
-    def add(self, name: str, layer: bytes, config: dict[str, Any]) -> None:
-        """Write an image of one layer; `config` is the `config` of the OCI image configuration."""
-        diff_id = self._write(layer)
-        rootfs = {"type": "layers", "diff_ids": [diff_id]}
-        blob = {"architecture": "amd64", "os": "linux", "config": config, "rootfs": rootfs}
-        manifest = {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST_TYPE,
-            "config": self._descriptor(CONFIG_TYPE, json.dumps(blob).encode()),
-            "layers": [self._descriptor(LAYER_TYPE, layer)],
-        }
-        entry = self._descriptor(MANIFEST_TYPE, json.dumps(manifest).encode())
-        entry["annotations"] = {REFERENCE_ANNOTATION: name}
-        entries = [other for key, other in self.references().items() if key != name]
-        index = {"schemaVersion": 2, "manifests": [*entries, entry]}
-        (self.folder / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}')
-        (self.folder / "index.json").write_text(json.dumps(index))
-
-    def prune(self) -> None:
-        """Delete the blobs that no image refers to any more."""
-        kept: set[str] = set()
-        for name, entry in self.references().items():
-            manifest = json.loads(self.blob(entry["digest"]).read_text())
-            kept |= {entry["digest"], manifest["config"]["digest"]}
-            kept |= {layer["digest"] for _, layer in self.layers(name)}
-        for file in (self.folder / "blobs" / "sha256").glob("*"):
-            if f"sha256:{file.name}" not in kept:
-                file.unlink()
-
-    def _descriptor(self, media_type: str, blob: bytes) -> Descriptor:
-        return {"mediaType": media_type, "digest": self._write(blob), "size": len(blob)}
-
-    def _write(self, blob: bytes) -> str:
-        digest = f"sha256:{hashlib.sha256(blob).hexdigest()}"
-        file = self.blob(digest)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(blob)
-        return digest
+    def _table(self, name: str) -> list[Row]:
+        file = self.folder / name
+        rows: list[Row] = json.loads(file.read_text()) if file.exists() else []
+        return rows
 
 
-def chain_ids(diff_ids: Iterable[str]) -> list[str]:
-    """The OCI chain ID of each layer: the hash of all layers up to it."""
-    chain: list[str] = []
-    for diff_id in diff_ids:
-        both = f"{chain[-1]} {diff_id}".encode() if chain else b""
-        chain.append(f"sha256:{hashlib.sha256(both).hexdigest()}" if chain else diff_id)
-    return chain
+def _names(image: Row) -> list[str]:
+    return image.get("names") or []
 
 
 @dataclass(frozen=True)
@@ -112,49 +72,42 @@ class ImageStore:
 
     socket: Path
 
-    def ctr(self, *arguments: str) -> str:
+    def ctr(self, *arguments: str, input: bytes | None = None) -> str:
         """Run `ctr` in the namespace that the kubelet uses."""
-        done = subprocess.run([*self._ctr(), *arguments], capture_output=True, text=True, check=False)
+        argv = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
+        done = subprocess.run(argv, input=input, capture_output=True, check=False)
         if done.returncode:
-            raise HarnessError(f"ctr {' '.join(arguments[:3])}: {done.stderr.strip()}")
-        return done.stdout
+            raise HarnessError(f"ctr {' '.join(arguments[:3])}: {done.stderr.decode().strip()}")
+        return done.stdout.decode()
 
     def digests(self) -> dict[str, str]:
         """Image name to the digest of its manifest."""
         rows = [line.split() for line in self.ctr("images", "list").splitlines()[1:]]
         return {row[0]: row[2] for row in rows}
 
-    def load(self, layout: Layout, name: str) -> None:
-        """Import one image of a layout, without the layers whose snapshots are here already."""
-        manifest = layout.manifest(name)
-        if self.digests().get(name) == manifest["digest"]:
-            return
-        unpacked = {line.split()[0] for line in self.ctr("snapshots", "list").splitlines()[1:]}
-        missing = [layer for chain, layer in layout.layers(name) if chain not in unpacked]
-        config = json.loads(layout.blob(manifest["digest"]).read_text())["config"]
-        entry = {**manifest, "annotations": {NAME_ANNOTATION: name}}
-        with subprocess.Popen(
-            [*self._ctr(), "images", "import", "-"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        ) as process:
-            assert process.stdin is not None and process.stderr is not None
-            try:
-                write_archive(process.stdin, layout, entry, [manifest, config, *missing])
-                process.stdin.close()
-            except BrokenPipeError:
-                pass  # the exit status and the message below say why
-            message = process.stderr.read().decode(errors="replace")
-        if process.returncode:
-            raise HarnessError(f"image {name} was not imported: {message.strip()}")
-        # An unpacked layer is never read again; the blobs of the large ones would double the disk space.
-        for layer in missing:
-            self.ctr("content", "rm", layer["digest"])
+    def load(self, store: BuildStore, name: str) -> None:
+        """Give containerd a built image; layers that it has stay as they are. Safe when several do it at once."""
+        image, folders = store.image(name)
+        with exclusive(self.socket.with_suffix(".load")):
+            if self.digests().get(name) == digest_of(image.manifest()):
+                return
+            present = {line.split()[0] for line in self.ctr("snapshots", "list").splitlines()[1:]}
+            chain = chain_ids(layer.digest for layer in image.layers)
+            linked = [index for index, chain_id in enumerate(chain) if chain_id not in present]
+            for index in linked:
+                self._link(folders[index], chain[index], *chain[max(index - 1, 0) : index])
+            self.ctr("images", "import", "-", input=image.archive())
+            for index in linked:  # from here on the image keeps them
+                self.ctr("snapshots", "label", chain[index], f"{GC_ROOT}=")
 
-    def load_archive(self, archive: Path) -> None:
+    def load_archive(self, archive: bytes) -> None:
         """Import an OCI or Docker archive as it is."""
-        self.ctr("images", "import", str(archive))
+        self.ctr("images", "import", "-", input=archive)
+
+    def announce(self) -> None:
+        """Make the kubelet's view of images complete after a start: it skips images with blobs left out."""
+        for name in self.digests():
+            self.ctr("images", "label", name, f"announced={time.time_ns()}")
 
     def remove_containers(self) -> None:
         """Forget all (dead) containers and free their snapshots; images stay."""
@@ -163,21 +116,27 @@ class ImageStore:
                 self.ctr("tasks", "delete", "--force", name)
             self.ctr("containers", "delete", *names)
 
-    def _ctr(self) -> list[str]:
-        return ["ctr", "--address", str(self.socket), "--namespace", "k8s.io"]
+    def _link(self, files: Path, chain_id: str, *parent: str) -> None:
+        """Make the snapshot of one layer on top of its parent, from unpacked files."""
+        draft = f"linking-{time.time_ns()}"
+        self.ctr("snapshots", "prepare", draft, *parent)
+        try:
+            upper = upper_folder(self.ctr("snapshots", "mounts", "/nowhere", draft))
+            copy = ["cp", "--archive", "--link", f"{files}/.", str(upper)]
+            done = subprocess.run(copy, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise HarnessError(f"layer {chain_id} was not linked: {done.stderr.strip()[-1000:]}")
+            self.ctr("snapshots", "commit", chain_id, draft)
+        except BaseException:
+            self.ctr("snapshots", "delete", draft)
+            raise
 
 
-def write_archive(target: IO[bytes], layout: Layout, entry: Descriptor, blobs: list[Descriptor]) -> None:
-    """Write an OCI archive of one image with some of its blobs."""
-    index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [entry]}
-    files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index).encode()}
-    with tarfile.open(fileobj=target, mode="w|", bufsize=1 << 20) as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-        for blob in blobs:
-            member = tarfile.TarInfo(f"blobs/{blob['digest'].replace(':', '/')}")
-            member.size = blob["size"]
-            with layout.blob(blob["digest"]).open("rb") as file:
-                archive.addfile(member, file)
+def upper_folder(command: str) -> Path:
+    """Where writes into a snapshot go, read from the mount command that containerd prints for it."""
+    overlay = re.search(r"\bupperdir=([^,\s]+)", command)
+    lowest = re.search(r"-t bind (\S+) ", command)
+    match = overlay or lowest
+    if match is None:
+        raise HarnessError(f"no writable folder in: {command.strip()}")
+    return Path(match[1])

@@ -17,8 +17,9 @@ from tests.cluster.api import Api, ApiError
 from tests.cluster.binaries import binary
 from tests.cluster.cgroups import ControlGroup
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.imagestore import ImageStore, Layout
+from tests.cluster.imagestore import ImageStore
 from tests.cluster.network import CNI_PROGRAMS, Network
+from tests.cluster.oci import Image, single_layer
 from tests.cluster.paths import RUN, cache
 from tests.cluster.processes import Processes
 from tests.cluster.users import NODE_NAME, Users
@@ -79,7 +80,9 @@ class Node:
         (self.folder / "cni" / "10-pods.conflist").write_text(self.network.cni_configuration(self.folder / "addresses"))
         self.processes.start("containerd", ["containerd", "--config", str(configuration)])
         self.wait_containerd()
-        self.images.load(pause_image(), PAUSE_IMAGE)
+        if PAUSE_IMAGE not in self.images.digests():
+            image, layer = pause_image()
+            self.images.load_archive(image.archive(layer))
 
     def wait_containerd(self) -> None:
         """Wait until the runtime answers."""
@@ -90,6 +93,7 @@ class Node:
             return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
         wait_until(answers, "containerd to answer", 30)
+        self.images.announce()
 
     def start(self, plane: ControlPlane) -> None:
         """Start the rest; returns when the node is Ready."""
@@ -297,20 +301,16 @@ state = "{self.run / "containerd"}"
         )
 
 
-def pause_image() -> Layout:
-    """The image that holds a pod's namespaces: one static program."""
-    program = binary("pause")
-    layout = Layout(cache() / "images" / program.parent.name)
-    if PAUSE_IMAGE not in layout.references():
-        layer = io.BytesIO()
-        with tarfile.open(fileobj=layer, mode="w") as archive:
-            member = archive.gettarinfo(str(program), "pause")
-            member.uid = member.gid = member.mtime = 0
-            member.uname = member.gname = "root"
-            with program.open("rb") as file:
-                archive.addfile(member, file)
-        layout.add(PAUSE_IMAGE, layer.getvalue(), {"Entrypoint": ["/pause"], "User": "65535:65535"})
-    return layout
+def pause_image() -> tuple[Image, bytes]:
+    """The image that holds a pod's namespaces, and its one layer: one static program."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as archive, binary("pause").open("rb") as program:
+        member = archive.gettarinfo(arcname="pause", fileobj=program)
+        member.uid = member.gid = member.mtime = 0
+        member.uname = member.gname = "root"
+        archive.addfile(member, program)
+    layer = target.getvalue()
+    return single_layer(PAUSE_IMAGE, layer, {"Entrypoint": ["/pause"], "User": "65535:65535"}), layer
 
 
 def mounts_below(*folders: Path) -> list[Path]:

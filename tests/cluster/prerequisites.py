@@ -39,7 +39,7 @@ COMMANDS: Final = {
     },
 }
 """Command (or program file) to the Debian package that has it."""
-IMAGE_COMMANDS: Final = {"buildah": "buildah", "skopeo": "skopeo", "debootstrap": "debootstrap"}
+IMAGE_COMMANDS: Final = {"buildah": "buildah", "debootstrap": "debootstrap"}
 
 SEARCH_PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 

@@ -1,4 +1,7 @@
-"""What a checkpoint says about itself; reads configs and headers only, and never torch (which takes seconds to load)."""
+"""What a checkpoint says about itself.
+
+Reads configs and headers only, and does without torch, which takes seconds to load.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,8 @@ def refuse_quantized(raw: Mapping[str, object]) -> None:
     if (method := _quantization(raw)) is not None:
         raise Failure(
             ExitCode.UNSUPPORTED,
-            f"config.json: quantized weights ({method}) cannot be built yet; give the model in bfloat16, float16 or float32",
+            f"config.json: quantized weights ({method}) cannot be built yet; "
+            "give the model in bfloat16, float16 or float32",
             field="model",
         )
 
@@ -114,7 +118,8 @@ def _quantization(raw: Mapping[str, object]) -> str | None:
 def _other_format(what: str, name: str) -> Failure:
     return Failure(
         ExitCode.UNSUPPORTED,
-        f"config.json: this is {what} (format {name}), which is not read yet; give the Hugging Face checkpoint that it was made from",
+        f"config.json: this is {what} (format {name}), which is not read yet; "
+        "give the Hugging Face checkpoint that it was made from",
         field="model",
     )
 

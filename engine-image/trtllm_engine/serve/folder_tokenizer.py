@@ -59,9 +59,9 @@ class FolderTokenizer:
             prompt = self._chat.apply_chat_template(
                 list(messages), tools=list(tools) if tools else None, tokenize=False, add_generation_prompt=True
             )
+            ids: list[int] = self._rust.encode(str(prompt), add_special_tokens=False).ids
         except (TemplateError, ValueError, TypeError, KeyError) as error:
             raise ChatTemplateError(f"the model's chat template refuses this conversation: {error}") from error
-        ids: list[int] = self._rust.encode(str(prompt), add_special_tokens=False).ids
         return ids
 
     def decode(self, tokens: Sequence[int]) -> str:

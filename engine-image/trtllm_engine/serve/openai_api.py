@@ -67,6 +67,18 @@ def _only(*neutral: JsonValue) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _encodable(text: str) -> str:
+    """JSON can spell half of a surrogate pair, which is no character; tokenizers fail on it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"no valid text: half of a surrogate pair at character {error.start}") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+
+
 def _listed(value: JsonValue) -> JsonValue:
     return [value] if isinstance(value, str) else value
 
@@ -127,7 +139,7 @@ class _Request(BaseModel):
 class CompletionRequest(_Request):
     """Body of POST /v1/completions. `prompt` is a text, a list with one text, or a list of token ids."""
 
-    prompt: str | list[int] | Annotated[list[str], Field(min_length=1, max_length=1)]
+    prompt: Text | list[int] | Annotated[list[Text], Field(min_length=1, max_length=1)]
 
     best_of: Annotated[int | None, _only(1)] = None
     echo: Annotated[bool | None, _only(False)] = None
@@ -141,7 +153,7 @@ class TextPart(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     type: Literal["text"]
-    text: str
+    text: Text
 
 
 class FunctionCall(BaseModel):
@@ -169,7 +181,7 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    content: Text | list[TextPart] | None = None
     name: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 LEASE_DURATION: Final = 15.0
 RENEW_DEADLINE: Final = 10.0
 RETRY_PERIOD: Final = 2.0
+REQUEST_LIMIT: Final = RENEW_DEADLINE / 2
+"""Seconds for one renewal, so that a single request that hangs does not cost the Lease."""
 
 
 class LeadershipLost(Exception):
@@ -89,7 +91,7 @@ class Leader:
             await asyncio.sleep(min(RETRY_PERIOD, self._left()))
             asked = self._clock()
             try:
-                async with asyncio.timeout(max(0.0, self._left())):
+                async with asyncio.timeout(min(REQUEST_LIMIT, max(0.0, self._left()))):
                     self._held = await self._renew()
                 self._renewed = asked
             except Conflict:

@@ -23,6 +23,7 @@ class FakeLeases:
         self.lease: Object | None = None
         self.away = False
         self.loses_answers = False
+        self.hangs = False
         self.version = 0
 
     async def get(self, kind: str, namespace: str, name: str) -> Object | None:
@@ -38,6 +39,9 @@ class FakeLeases:
     async def update(self, obj: Object) -> Object:
         if self.away:
             raise Unreachable("update lease: no answer")
+        if self.hangs:
+            self.hangs = False
+            await asyncio.sleep(30)
         assert self.lease is not None
         if obj["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise Conflict("update lease", 409, "Conflict", "the object has been modified")
@@ -148,6 +152,20 @@ def test_a_short_outage_costs_nothing() -> None:
         for away in (True, False):
             leases.away = away
             await asyncio.sleep(7)
+        holding.cancel()
+        return leader.is_leader
+
+    assert run(scenario())
+
+
+def test_one_request_that_hangs_does_not_cost_the_lease() -> None:
+    async def scenario() -> bool:
+        leases = FakeLeases()
+        leader = a_leader(leases, "one")
+        await leader.acquire()
+        leases.hangs = True
+        holding = asyncio.create_task(leader.hold())
+        await asyncio.sleep(60)
         holding.cancel()
         return leader.is_leader
 

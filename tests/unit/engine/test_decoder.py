@@ -86,7 +86,7 @@ class Reference:
     """transformers, one sequence at a time, without a cache and without padding."""
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
-        self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+        self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
 
     @torch.inference_mode()
     def last_logits(self, sequences: list[list[int]]) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +31,7 @@ def test_a_character_that_is_cut_at_the_end_is_dropped() -> None:
 
 
 def test_words_whose_leading_space_depends_on_their_neighbours_keep_it() -> None:
-    def sentencepiece(tokens: list[int]) -> str:
+    def sentencepiece(tokens: Sequence[int]) -> str:
         """Like Llama 2's decoder: each token starts a word, and the first space of a text is dropped."""
         return "".join(f" w{token}" for token in tokens)[1:]
 

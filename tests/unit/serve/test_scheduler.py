@@ -17,6 +17,12 @@ def sequence(tokens: int) -> Sequence:
     return Sequence(prompt=list(range(tokens)))
 
 
+def planned(scheduled: Scheduler) -> Step:
+    step = scheduled.plan()
+    assert step is not None
+    return step
+
+
 def compute(scheduled: Scheduler, step: Step) -> None:
     for chunk in [*step.prefill, *step.decode]:
         scheduled.advance(chunk, 7 if chunk.samples else None)
@@ -26,11 +32,11 @@ def test_a_long_prompt_comes_in_chunks_while_others_go_on_decoding() -> None:
     s = scheduler(budget=4)
     short, long = sequence(2), sequence(10)
     s.add(short)
-    compute(s, s.plan())
+    compute(s, planned(s))
     s.add(long)
     seen = []
     for _ in range(4):
-        step = s.plan()
+        step = planned(s)
         seen.append(([(c.sequence is long, list(c.tokens)) for c in step.prefill], [c.sequence for c in step.decode]))
         compute(s, step)
     assert seen == [
@@ -46,7 +52,7 @@ def test_only_the_last_chunk_of_a_prompt_chooses_a_token() -> None:
     s.add(sequence(6))
     sampled = []
     for _ in range(3):
-        step = s.plan()
+        step = planned(s)
         sampled += [chunk.samples for chunk in [*step.prefill, *step.decode]]
         compute(s, step)
     assert sampled == [False, True, True]
@@ -56,16 +62,16 @@ def test_short_prompts_share_a_step_within_the_budget() -> None:
     s = scheduler(slots=4, budget=8)
     for length in (3, 2, 4, 1):
         s.add(sequence(length))
-    assert [c.length for c in s.plan().prefill] == [3, 2], "padded to 4, a third would need 12 of 8"
+    assert [c.length for c in planned(s).prefill] == [3, 2], "padded to 4, a third would need 12 of 8"
 
 
 def test_a_prompt_is_not_padded_beyond_the_end_of_its_slot() -> None:
     s = scheduler(slots=2, context=12, budget=10)
     late, early = sequence(11), sequence(5)
     s.add(late)
-    compute(s, s.plan())
+    compute(s, planned(s))
     s.add(early)
-    assert [(c.sequence is late, c.length) for c in s.plan().prefill] == [(True, 1)], "10 + 5 is beyond 12"
+    assert [(c.sequence is late, c.length) for c in planned(s).prefill] == [(True, 1)], "10 + 5 is beyond 12"
 
 
 def test_slots_go_to_the_longest_waiting_and_are_used_again() -> None:

@@ -76,20 +76,23 @@ def refusal(store: Path, request: ServeRequest = REQUEST) -> Failure:
 
 
 async def test_a_served_chat_answers_as_transformers_does(root: Path) -> None:
-    messages = [{"role": "user", "content": "the red engine of token cache"}]
+    question = "the red engine of token cache"
     tokenizer = AutoTokenizer.from_pretrained(root / "models" / "tiny")
     model = AutoModelForCausalLM.from_pretrained(root / "models" / "tiny", dtype=torch.float32)
-    prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt")["input_ids"]
-    expected = model.generate(prompt, max_new_tokens=24, do_sample=False)[0, prompt.shape[1] :]
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": question}], add_generation_prompt=True, tokenize=False
+    )
+    prompt = tokenizer.encode(text, add_special_tokens=False)
+    expected = model.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)[0, len(prompt) :]
 
     async with serving(load_engine(REQUEST, root / "store", quiet)) as server:
         answer = await server.client.chat.completions.create(
-            model=MODEL, messages=messages, max_tokens=24, temperature=0
+            model=MODEL, messages=[{"role": "user", "content": question}], max_tokens=24, temperature=0
         )
-    text = tokenizer.decode(expected, skip_special_tokens=True)
-    assert answer.choices[0].message.content == text.rstrip("\ufffd")
+    shown = str(tokenizer.decode(expected, skip_special_tokens=True))
+    assert answer.choices[0].message.content == shown.rstrip("\ufffd")
     assert answer.usage is not None
-    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (prompt.shape[1], len(expected))
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (len(prompt), len(expected))
 
 
 async def test_a_served_engine_has_the_limits_that_it_was_built_with(root: Path) -> None:

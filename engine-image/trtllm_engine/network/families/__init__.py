@@ -41,7 +41,8 @@ def family_of(architecture: str) -> Family:
     if family is None:
         raise Failure(
             ExitCode.UNSUPPORTED,
-            f"config.json: architecture {architecture!r} has no network definition; known are {', '.join(sorted(ARCHITECTURES))}",
+            f"config.json: architecture {architecture!r} has no network definition; "
+            f"known are {', '.join(sorted(ARCHITECTURES))}",
             field="model",
         )
     return family
