@@ -43,12 +43,12 @@ HASH_CHUNK: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileRecord(Message):
-    """One fetched file."""
+class HubFile:
+    """One file as the hub lists it."""
 
     bytes: int
     sha256: str | None = None
-    """As the hub says it; it does for large files only."""
+    """The hub tells it of large files only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,8 @@ class FetchRecord(Message):
 
     repo: str
     commit: str
-    files: dict[str, FileRecord]
+    files: dict[str, int]
+    """Sizes in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +121,15 @@ def _fetch_repo(source: ModelSource, repo: str, cache: Path, hub: Hub, progress:
                 _download(repo, commit, files, hub, partial, progress)
                 with progress.during(Step.VERIFY):
                     _verify(partial, files, progress)
-                    _complete(partial, folder, FetchRecord(repo=repo, commit=commit, files=files))
+                    _complete(
+                        partial,
+                        folder,
+                        FetchRecord(repo=repo, commit=commit, files={name: file.bytes for name, file in files.items()}),
+                    )
     return pinned, len(files)
 
 
-def _resolve(source: ModelSource, repo: str, hub: Hub) -> tuple[str, dict[str, FileRecord]]:
+def _resolve(source: ModelSource, repo: str, hub: Hub) -> tuple[str, dict[str, HubFile]]:
     """The commit that a revision is now, and the files of it that count."""
     from huggingface_hub import HfApi
 
@@ -134,7 +139,7 @@ def _resolve(source: ModelSource, repo: str, hub: Hub) -> tuple[str, dict[str, F
     if info.sha is None:
         raise Failure(ExitCode.TRY_AGAIN, f"{hub.endpoint} told no commit for {repo}", field="model")
     files = {
-        sibling.rfilename: FileRecord(bytes=sibling.size or 0, sha256=sibling.lfs.sha256 if sibling.lfs else None)
+        sibling.rfilename: HubFile(bytes=sibling.size or 0, sha256=sibling.lfs.sha256 if sibling.lfs else None)
         for sibling in info.siblings or ()
         if _counts(sibling.rfilename)
     }
@@ -148,7 +153,7 @@ def _resolve(source: ModelSource, repo: str, hub: Hub) -> tuple[str, dict[str, F
 
 
 def _download(
-    repo: str, commit: str, files: Mapping[str, FileRecord], hub: Hub, partial: Path, progress: Reporter
+    repo: str, commit: str, files: Mapping[str, HubFile], hub: Hub, partial: Path, progress: Reporter
 ) -> None:
     """Download into `partial`, going on where an earlier try ended."""
     from huggingface_hub import hf_hub_download
@@ -169,7 +174,7 @@ def _download(
         meter.set(done + record.bytes, name)
 
 
-def _verify(partial: Path, files: Mapping[str, FileRecord], progress: Reporter) -> None:
+def _verify(partial: Path, files: Mapping[str, HubFile], progress: Reporter) -> None:
     """Compare with what the hub says; a wrong file is removed, so that the next try fetches it anew."""
     total, done = sum(record.bytes for record in files.values()) or 1, 0
     for name, record in files.items():

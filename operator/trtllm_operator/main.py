@@ -150,7 +150,12 @@ class Operator:
         self._client.may_write = lambda: self._leader.is_leader
         self._client.on_takeover = self._tell_takeover
         self._controller = Controller(
-            store=self._store, client=self._client, events=self._events, defaults=defaults, now=now
+            store=self._store,
+            client=self._client,
+            events=self._events,
+            enqueue=self._enqueue,
+            defaults=defaults,
+            now=now,
         )
         self._watch: Watch | None = None
         self._synced = asyncio.Event()

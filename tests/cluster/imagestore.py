@@ -104,18 +104,6 @@ class ImageStore:
         """Import an OCI or Docker archive as it is."""
         self.ctr("images", "import", "-", input=archive)
 
-    def announce(self) -> None:
-        """Make the kubelet's view of images complete after a start: it skips images with blobs left out."""
-        for name in self.digests():
-            self.ctr("images", "label", name, f"announced={time.time_ns()}")
-
-    def remove_containers(self) -> None:
-        """Forget all (dead) containers and free their snapshots; images stay."""
-        if names := self.ctr("containers", "list", "--quiet").split():
-            for name in self.ctr("tasks", "list", "--quiet").split():
-                self.ctr("tasks", "delete", "--force", name)
-            self.ctr("containers", "delete", *names)
-
     def _link(self, files: Path, chain_id: str, *parent: str) -> None:
         """Make the snapshot of one layer on top of its parent, from unpacked files."""
         draft = f"linking-{time.time_ns()}"

@@ -83,7 +83,9 @@ class Network:
         with contextlib.suppress(HarnessError):
             # The kernel destroys a namespace some time after its deletion; its link pair must be gone now.
             _ip("link", "delete", f"trtllm{self.number}")
-        for entry in CNI_RESULTS.glob(f"{self.namespace}-*"):
+        for entry in CNI_RESULTS.glob(f"{self.namespace}-*-eth0"):
+            sandbox = entry.name.removeprefix(f"{self.namespace}-").removesuffix("-eth0")
+            (CNI_RESULTS / f"cni-loopback-{sandbox}-lo").unlink(missing_ok=True)
             entry.unlink(missing_ok=True)
 
     def entry(self) -> list[str]:

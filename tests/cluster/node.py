@@ -60,7 +60,7 @@ class Node:
 
     @property
     def store(self) -> Path:
-        """containerd's images: they outlive the cluster, so that the next one of this number has them at once."""
+        """containerd's images: in the cache, because layers are hard links to those of the image builder."""
         return cache() / "containerd" / str(self.network.number)
 
     @property
@@ -70,19 +70,13 @@ class Node:
 
     def start_containerd(self) -> None:
         """Start the container runtime and give it the pause image; needs no API server."""
-        mark = self.store / "clean"
-        if not mark.exists():
-            shutil.rmtree(self.store, ignore_errors=True)
-            self.store.mkdir(parents=True)
-        mark.unlink(missing_ok=True)
         configuration = self._write("containerd.toml", self._containerd())
         (self.folder / "cni").mkdir(exist_ok=True)
         (self.folder / "cni" / "10-pods.conflist").write_text(self.network.cni_configuration(self.folder / "addresses"))
         self.processes.start("containerd", ["containerd", "--config", str(configuration)])
         self.wait_containerd()
-        if PAUSE_IMAGE not in self.images.digests():
-            image, layer = pause_image()
-            self.images.load_archive(image.archive(layer))
+        image, layer = pause_image()
+        self.images.load_archive(image.archive(layer))
 
     def wait_containerd(self) -> None:
         """Wait until the runtime answers."""
@@ -93,7 +87,6 @@ class Node:
             return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
         wait_until(answers, "containerd to answer", 30)
-        self.images.announce()
 
     def start(self, plane: ControlPlane) -> None:
         """Start the rest; returns when the node is Ready."""
@@ -130,20 +123,14 @@ class Node:
         api.merge(f"/api/v1/nodes/{NODE_NAME}/status", {"status": {"capacity": amount, "allocatable": amount}})
 
     def stop(self) -> None:
-        """End everything on the node and undo what it did to the machine; images stay in the store."""
-        for name in ("kubelet", "kube-proxy", "coredns"):
-            self.processes.stop(name)
-        self.group.kill("kubepods")
-        if self.processes.alive("containerd"):
-            self.images.remove_containers()
-            self.processes.stop("containerd")
-            for leftover in ("containers", "sandboxes"):
-                shutil.rmtree(self.store / "io.containerd.grpc.v1.cri" / leftover, ignore_errors=True)
-            (self.store / "clean").touch()
+        """End everything on the node and undo what it did to the machine."""
+        # The kubelet first: it would start again what is killed.
+        self.processes.stop("kubelet")
         self.group.kill()
         self._forget_shims()
         for mount in mounts_below(self.folder, self.run, self.store):
             subprocess.run(["umount", "--lazy", str(mount)], check=False, capture_output=True)
+        shutil.rmtree(self.store, ignore_errors=True)
         self.group.remove()
         for link in Path("/var/log/containers").glob("*.log"):
             if self.folder in Path(os.readlink(link)).parents:

@@ -9,7 +9,6 @@ from typing import Final
 from tests.demo.kubectl import Json, Kubectl
 from tests.demo.steps import Failure, Progress
 from tests.render import NAMESPACE as OPERATOR_NAMESPACE
-from trtllm_operator.api.names import GROUP
 
 PERIOD: Final = 1.0
 """Seconds between two looks."""
@@ -32,7 +31,7 @@ def wait_ready(
     kinds = ",".join(names)
     waited = 0.0
     while True:
-        board.text = kubectl.text("get", kinds, "-n", namespace, check=False).replace("." + GROUP, "")
+        board.text = "\n".join(kubectl.text("get", kind, "-n", namespace, check=False) for kind in names)
         objects: list[Json] = kubectl.json("get", kinds, "-n", namespace)["items"]
         mine = [obj for obj in objects if obj["metadata"]["name"] == names.get(obj["kind"].lower())]
         for obj in mine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -125,9 +125,9 @@ def _plain(run: Run, board: Board, console: Console) -> None:
                 else:
                     continue
                 spoken[name] = now
-        text = _without_age(board.text)
-        if text != shown and (over or time.monotonic() - shown_at > 2):
-            shown, shown_at = text, time.monotonic()
+        news = board.text != shown and (over or run.now - shown_at >= QUIET)
+        if news or _without_numbers(board.text) != _without_numbers(shown):
+            shown, shown_at = board.text, run.now
             console.print(board.text.rstrip(), markup=False, highlight=False, soft_wrap=True)
         if over:
             return
@@ -137,6 +137,6 @@ def _say(console: Console, run: Run, text: str) -> None:
     console.print(f"[{duration(run.now - run.began):>7}] {text}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _without_age(table: str) -> str:
-    """The last column grows by itself and is no news."""
-    return "\n".join(line.rsplit(None, 1)[0] for line in table.splitlines() if line.strip())
+def _without_numbers(table: str) -> str:
+    """What is left is news at once; a percentage or an age is not."""
+    return re.sub(r"[\d.%]+|\s+", " ", table)

@@ -116,12 +116,13 @@ def _sizes(value: object) -> TypeGuard[list[int]]:
 
 
 def _check_layout(path: Path, tensors: Mapping[str, TensorInfo], available: int) -> None:
-    position = 0
-    for name, info in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].end)):
+    for name, info in tensors.items():
         if info.end > available:
             raise _corrupt(
                 path, f"tensor {name}: its data ends at byte {info.end} but the file has {available}: the file is cut"
             )
+    position = 0
+    for name, info in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].end)):
         if info.start != position:
             raise _corrupt(path, f"tensor {name}: its data starts at byte {info.start}, expected {position}")
         position = info.end

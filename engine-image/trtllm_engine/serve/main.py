@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import torch
@@ -37,10 +38,15 @@ KEEP_ALIVE_SECONDS: Final = 75
 def serve(request: ServeRequest, *, store: Path = Path(STORE_MOUNT), load: Loader = load_engine) -> int:
     """Serve until told to stop; returns the process's exit code, DONE.
 
-    Raises `Failure`: what loading the engine raises, or TRY_AGAIN after a step that failed.
+    Raises `Failure`: what loading the engine raises, or TRY_AGAIN after a step that failed. To be called in the main
+    thread, as the last thing that a process does: afterwards it ignores the signals.
     """
     torch.set_num_threads(usable_cpus())
-    asyncio.run(_Server(request, store, load).run())
+    try:
+        asyncio.run(_Server(request, store, load).run())
+    finally:
+        for number in SIGNALS:  # all is said; one more must not turn the exit code into "killed"
+            signal.signal(number, signal.SIG_IGN)
     return int(ExitCode.DONE)
 
 
@@ -79,8 +85,13 @@ class _Server:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to stop
+                loop.call_soon_threadsafe(self._on_signal)
+
         for number in SIGNALS:
-            loop.add_signal_handler(number, self._on_signal)
+            signal.signal(number, on_signal)
         address = _listen(self._request.port)
         listening = asyncio.create_task(self._listener.serve(sockets=[address]))
         log_line("listening", {"port": address.getsockname()[1]})

@@ -84,15 +84,9 @@ class Client:
             return None
         return _object(answer, kind)
 
-    async def list(
-        self, kind: str, namespace: str | None = None, *, label_selector: str | None = None, field_selector: str = ""
-    ) -> Listing:
-        """All objects of a kind, in pages; without a `label_selector` those that `KINDS` selects.
-
-        `namespace` None: everywhere.
-        """
-        selector = KINDS[kind].selector if label_selector is None else label_selector
-        query = {"limit": str(PAGE), "labelSelector": selector or "", "fieldSelector": field_selector}
+    async def list(self, kind: str, namespace: str | None = None) -> Listing:
+        """The objects of a kind that `KINDS` selects, in pages; `namespace` None: everywhere."""
+        query = {"limit": str(PAGE), "labelSelector": KINDS[kind].selector or ""}
         try:
             return await self._pages(kind, namespace or "", query)
         except Gone:
@@ -154,22 +148,19 @@ class Client:
         uid: str,
         resource_version: str | None = None,
         propagation: str = "Background",
-        grace_seconds: int | None = None,
     ) -> bool:
         """Delete exactly this object; False if it is gone already.
 
         Raises `Conflict` if another object has the name by now, or another version when one was given.
-        `propagation` is Background, Foreground or Orphan; `grace_seconds` 0 removes a pod without its kubelet.
+        `propagation` is Background, Foreground or Orphan.
         """
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
-        body: dict[str, Any] = {
+        body = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": preconditions,
             "propagationPolicy": propagation,
         }
-        if grace_seconds is not None:
-            body["gracePeriodSeconds"] = grace_seconds
         try:
             await self._send("delete", kind, namespace, name, body=body)
         except NotFound:

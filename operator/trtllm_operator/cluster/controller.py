@@ -14,6 +14,7 @@ from ..decide.deployment import decide_deployment
 from ..decide.engine import decide_engine
 from ..decide.plan import Course, Plan
 from ..decide.status import deployment_status, engine_status
+from ..reconcile.resync import Enqueue
 from ..reconcile.store import Key, Object, Store
 from ..resolve.defaults import Defaults
 from .client import Client
@@ -29,11 +30,18 @@ class Controller:
     """Reconciles LLMDeployments and LLMEngines."""
 
     def __init__(
-        self, *, store: Store, client: Client, events: Events, defaults: Defaults, now: Callable[[], datetime]
+        self,
+        *,
+        store: Store,
+        client: Client,
+        events: Events,
+        enqueue: Enqueue,
+        defaults: Defaults,
+        now: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._client = client
-        self._executor = Executor(client, store)
+        self._executor = Executor(client, store, enqueue)
         self._events = events
         self._defaults = defaults
         self._now = now
@@ -68,7 +76,7 @@ class Controller:
         if obj.get("status") == status:
             return
         before = find_condition(_conditions(obj), ConditionType.READY)
-        self._store.put(await self._client.apply_status(obj, status))
+        self._executor.learn(await self._client.apply_status(obj, status))
         if before is None or before.reason != plan.verdict.reason:
             kind = "Warning" if plan.verdict.course is Course.STALLED else "Normal"
             await self._events.emit(obj, kind, plan.verdict.reason, plan.verdict.message)

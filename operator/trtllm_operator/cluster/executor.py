@@ -11,6 +11,7 @@ from ..api.conditions import Reason
 from ..api.views import Meta
 from ..decide.plan import Action, Apply, Course, Create, Delete, Verdict
 from ..desired.diff import first_difference
+from ..reconcile.resync import Enqueue
 from ..reconcile.store import Key, Object, Store, key_of
 from .client import Client
 from .errors import ApiError, Forbidden
@@ -26,9 +27,19 @@ class Refusal:
 class Executor:
     """Writes to the cluster, and only where something differs."""
 
-    def __init__(self, client: Client, store: Store) -> None:
+    def __init__(self, client: Client, store: Store, enqueue: Enqueue) -> None:
         self._client = client
         self._store = store
+        self._enqueue = enqueue
+
+    def learn(self, obj: Object) -> None:
+        """Keep what the API server answered, and ask for a look at everyone whom it concerns.
+
+        The watch will show the same version once more, and by then it is no news: whoever is not asked here
+        would not be asked at all.
+        """
+        if self._store.put(obj):
+            self._enqueue(obj)
 
     async def execute(self, actions: Iterable[Action]) -> Refusal | None:
         """Stops at the first refusal, because later actions rest on earlier ones. `ClusterError`: try again later."""
@@ -61,10 +72,10 @@ class Executor:
         if live is not None:
             if (foreign := _foreign(manifest, live)) is not None:
                 return foreign
-            self._store.put(live)
+            self.learn(live)
             if Meta.of(live).deleting or first_difference(manifest, live) is None:
                 return None
-        self._store.put(await self._client.apply(manifest))
+        self.learn(await self._client.apply(manifest))
         return None
 
     async def _create(self, manifest: dict[str, Any]) -> Refusal | None:
@@ -77,7 +88,7 @@ class Executor:
                 return None
             if (foreign := _foreign(manifest, made)) is not None:
                 return foreign
-        self._store.put(made)
+        self.learn(made)
         return None
 
     async def _delete(self, action: Delete) -> Refusal | None:
@@ -88,7 +99,7 @@ class Executor:
         meta = Meta.of(fresh)
         ours = meta.controller_uid == action.owner_uid if action.owner_uid else meta.controller_uid is None
         if meta.uid != action.uid or not ours or meta.deleting:
-            self._store.put(fresh)
+            self.learn(fresh)
             return None
         await self._client.delete(
             action.kind,

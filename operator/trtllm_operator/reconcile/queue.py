@@ -71,7 +71,6 @@ class Queue:
         self._in_flight.discard(key)
         if key in self._pending:
             self._file(key)
-        self._notify()
 
     def fail(self, key: Key) -> float:
         """End the work on `key` and try again later; returns after how many seconds.
@@ -116,11 +115,6 @@ class Queue:
         """Invariant I7: nothing is due, in work or failing. Looks planned for later do not count."""
         now = self._clock()
         return not self._in_flight and not self._failures and all(due > now for due, _ in self._pending.values())
-
-    async def drained(self) -> None:
-        """Wait until the queue is drained."""
-        while not self.is_drained:
-            await self._wait()
 
     def _file(self, key: Key) -> None:
         due, sequence = self._pending[key]

@@ -21,6 +21,12 @@ JOB: Object = {
     "metadata": {"namespace": "default", "name": "build-1"},
     "spec": {"parallelism": 1},
 }
+SET: Object = {
+    "apiVersion": "apps/v1",
+    "kind": "StatefulSet",
+    "metadata": {"namespace": "default", "name": "llama-0"},
+    "spec": {"replicas": 1},
+}
 A_LIVE_JOB: Object = JOB | {"metadata": JOB["metadata"] | {"uid": "u1", "resourceVersion": "7"}}
 
 
@@ -122,7 +128,7 @@ async def test_a_refusal_is_not_repeated_and_keeps_its_words() -> None:
     async with scripted() as (server, client, _):
         server.fail(403, "Forbidden", "exceeded quota: gpus")
         with pytest.raises(Forbidden) as caught:
-            await client.apply(JOB)
+            await client.apply(SET)
         assert caught.value.message == "exceeded quota: gpus"
         assert len(server.requests) == 1
 
@@ -137,21 +143,21 @@ async def test_apply_takes_fields_from_other_managers_and_tells_which() -> None:
         client.on_takeover = tell
         cause = {
             "reason": "FieldManagerConflict",
-            "message": 'conflict with "kubectl-edit" using batch/v1',
-            "field": ".spec.parallelism",
+            "message": 'conflict with "kubectl-edit" using apps/v1',
+            "field": ".spec.replicas",
         }
         server.fail(409, "Conflict", "Apply failed with 1 conflict", [cause])
-        server.answer(200, A_LIVE_JOB)
-        await client.apply(JOB)
+        server.answer(200, SET)
+        await client.apply(SET)
         assert [request.query["force"] for request in server.requests] == ["false", "true"]
-    assert told == [Takeover("kubectl-edit", ".spec.parallelism")]
+    assert told == [Takeover("kubectl-edit", ".spec.replicas")]
 
 
 async def test_a_conflict_that_force_cannot_solve_is_raised() -> None:
     async with scripted() as (server, client, _):
         server.fail(409, "Conflict", "the object has been modified")
         with pytest.raises(Conflict):
-            await client.apply(JOB)
+            await client.apply(SET)
         assert len(server.requests) == 1
 
 
@@ -204,7 +210,7 @@ async def test_an_operator_that_lost_its_lease_sends_no_write() -> None:
     async with scripted() as (server, client, _):
         client.may_write = lambda: False
         with pytest.raises(NotLeading):
-            await client.apply(JOB)
+            await client.apply(SET)
         with pytest.raises(NotLeading):
             await client.delete("Job", "default", "build-1", uid="u1")
         server.answer(200, A_LIVE_JOB)
@@ -214,7 +220,7 @@ async def test_an_operator_that_lost_its_lease_sends_no_write() -> None:
 
 async def test_what_the_role_does_not_grant_is_not_even_sent() -> None:
     async with scripted() as (server, client, _):
-        with pytest.raises(LookupError, match=r"does not grant patch on pods; it grants delete, get, list, watch"):
+        with pytest.raises(LookupError, match=r"does not grant patch on pods; it grants get, list, watch"):
             await client.apply(an_object(kind="Pod"))
         with pytest.raises(KeyError):
             await client.get("Secret", "default", "token")

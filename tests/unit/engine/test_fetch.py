@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from trtllm_engine import fetch
 from trtllm_engine.contract import ExitCode, FetchRequest, ModelSource, Result, model_folder
 from trtllm_engine.failure import Failure
 from trtllm_engine.mounts import Mounts
+from trtllm_engine.progress import Reporter
 
 REPO = "acme/tiny-llama"
 TOKEN = "hf_secretsecretsecret"
@@ -76,9 +78,38 @@ def test_a_model_that_is_there_is_not_downloaded_again(hub: HubDouble, model: Pa
     assert second.facts == first.facts
 
 
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub's client keeps what it got in chunks of 10 MB, more than the whole model here."""
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 500)
+
+
+@pytest.mark.usefixtures("small_chunks")
 def test_a_cut_download_goes_on_where_it_ended(hub: HubDouble, model: Path, tmp_path: Path) -> None:
     hub.add(REPO, model)
     hub.cut_after["model.safetensors"] = 1000
+    assert fetch_from(hub, tmp_path).ok
+    assert hub.downloads("model.safetensors") == [None, "bytes=1000-"]
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_pod_that_was_stopped_is_continued_by_the_next(hub: HubDouble, model: Path, tmp_path: Path) -> None:
+    hub.add(REPO, model)
+    request = FetchRequest(model=ModelSource(repo=REPO))
+
+    lines: list[str] = []
+
+    def stop_after_two_chunks(line: str) -> None:
+        """One line tells the start of the file, each further one a chunk."""
+        lines.extend([line] if "model.safetensors" in line else [])
+        if len(lines) == 3:
+            progress.stop()
+
+    progress = Reporter(fetch.SHARES, emit=stop_after_two_chunks, clock=itertools.count(step=10).__next__)
+    with pytest.raises(Failure) as caught:
+        fetch.fetch(request, Mounts.below(tmp_path), progress, {"HF_ENDPOINT": hub.endpoint})
+    assert caught.value.code is ExitCode.TRY_AGAIN
+    assert visible(tmp_path) == []
     assert fetch_from(hub, tmp_path).ok
     assert hub.downloads("model.safetensors") == [None, "bytes=1000-"]
 

@@ -1,0 +1,306 @@
+"""Inspecting a checkpoint: its facts, and for every broken one the code, the file and the tensor."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.models import tiny_llama
+from trtllm_engine.checkpoint.folder import digest, locate, model_files
+from trtllm_engine.checkpoint.inspect import inspect_model
+from trtllm_engine.contract import ExitCode, ModelSource
+from trtllm_engine.failure import Failure
+from trtllm_engine.mounts import Mounts
+
+WEIGHTS = "model.safetensors"
+QUERY = "model.layers.1.self_attn.q_proj.weight"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return tiny_llama(tmp_path / "models" / "tiny", dtype="bfloat16")
+
+
+def edit_config(folder: Path, **changes: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+def edit_header(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Rewrite the header of the weights, keeping the data."""
+    data = (folder / WEIGHTS).read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    change(header)
+    raw = json.dumps(header).encode()
+    (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(raw)) + raw + data[8 + length :])
+
+
+def split_in_shards(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
+    parts: dict[str, list[str]] = {"a.safetensors": [], "b.safetensors": []}
+    for index, name in enumerate(sorted(tensors)):
+        parts["ab"[index % 2] + ".safetensors"].append(name)
+    for file, names in parts.items():
+        save_file({name: tensors[name] for name in names}, folder / file)
+    weight_map = {name: file for file, names in parts.items() for name in names}
+    (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+def edit_index(folder: Path, **changes: str) -> None:
+    path = folder / f"{WEIGHTS}.index.json"
+    path.write_text(json.dumps({"weight_map": json.loads(path.read_text())["weight_map"] | changes}))
+
+
+def test_the_facts_of_a_checkpoint(model: Path) -> None:
+    facts = inspect_model(model)
+    assert (facts.format, facts.architecture, facts.family, facts.dtype) == (
+        "hf",
+        "LlamaForCausalLM",
+        "llama",
+        "bfloat16",
+    )
+    assert (facts.hidden_size, facts.num_layers, facts.num_attention_heads) == (64, 2, 4)
+    assert (facts.num_key_value_heads, facts.head_dim, facts.tied_embeddings) == (2, 16, False)
+    attention, mlp = 64 * 64 * 2 + 64 * 32 * 2, 64 * 112 * 3
+    assert facts.parameters == 2 * facts.vocab_size * 64 + 2 * (attention + mlp + 2 * 64) + 64
+    assert facts.weight_bytes == 2 * facts.parameters
+
+
+def test_tied_embeddings_count_once(tmp_path: Path) -> None:
+    tied, untied = tiny_llama(tmp_path / "a", tie_word_embeddings=True), tiny_llama(tmp_path / "b")
+    difference = inspect_model(untied).parameters - inspect_model(tied).parameters
+    assert difference == inspect_model(tied).vocab_size * 64
+
+
+def test_shards_have_the_facts_of_the_whole_but_for_the_digest(model: Path) -> None:
+    whole = inspect_model(model)
+    split_in_shards(model)
+    shards = inspect_model(model)
+    assert shards.to_dict() | {"digest": ""} == whole.to_dict() | {"digest": ""}
+    assert shards.digest != whole.digest
+
+
+def test_inspecting_does_without_torch(model: Path) -> None:
+    code = (
+        f"import sys; from trtllm_engine.cli import main; main(['inspect', {str(model)!r}]); "
+        "assert 'torch' not in sys.modules"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["architecture"] == "LlamaForCausalLM"
+
+
+Break = Callable[[Path], None]
+
+
+def cut_tail(folder: Path) -> None:
+    data = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(data[:-10])
+
+
+def cut_in_header(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:100])
+
+
+def garbage(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes(b"\xff" * 4096)
+
+
+def broken_json(folder: Path) -> None:
+    data = bytearray((folder / WEIGHTS).read_bytes())
+    data[8] = ord("[")
+    (folder / WEIGHTS).write_bytes(data)
+
+
+def trailing_bytes(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes() + b"\0")
+
+
+def out_of_file(folder: Path) -> None:
+    def change(header: dict[str, Any]) -> None:
+        start, end = header[QUERY]["data_offsets"]
+        header[QUERY]["data_offsets"] = [start + (1 << 40), end + (1 << 40)]
+
+    edit_header(folder, change)
+
+
+def missing_tensor(folder: Path) -> None:
+    edit_header(folder, lambda header: header.__setitem__("renamed", header.pop(QUERY)))
+
+
+def wrong_shape(folder: Path) -> None:
+    edit_header(folder, lambda header: header[QUERY].__setitem__("shape", [32, 128]))
+
+
+def impossible_size(folder: Path) -> None:
+    edit_header(folder, lambda header: header[QUERY].__setitem__("shape", [64, 63]))
+
+
+CORRUPT: dict[str, tuple[Break, str, str]] = {
+    "cut at the end": (cut_tail, WEIGHTS, "the file is cut"),
+    "cut in the header": (cut_in_header, WEIGHTS, "cut, or not safetensors"),
+    "no safetensors at all": (garbage, WEIGHTS, "cut, or not safetensors"),
+    "a header that is no JSON": (broken_json, WEIGHTS, "not JSON"),
+    "bytes after the last tensor": (trailing_bytes, WEIGHTS, "1 bytes follow"),
+    "a tensor out of the file": (out_of_file, WEIGHTS, QUERY),
+    "a tensor missing": (missing_tensor, WEIGHTS, f"tensor {QUERY} of shape [64, 64] is missing"),
+    "a tensor of another shape": (
+        wrong_shape,
+        WEIGHTS,
+        f"tensor {QUERY} has shape [32, 128], but config.json makes it [64, 64]",
+    ),
+    "a tensor whose bytes do not hold it": (impossible_size, WEIGHTS, QUERY),
+    "a config that is no JSON": (
+        lambda folder: (folder / "config.json").write_text("{") and None,
+        "config.json",
+        "not JSON",
+    ),
+    "a config without sizes": (lambda folder: edit_config(folder, hidden_size=None), "config.json", "hidden_size"),
+    "sizes that cannot be": (
+        lambda folder: edit_config(folder, num_key_value_heads=3),
+        "config.json",
+        "does not divide",
+    ),
+    "negative layers": (lambda folder: edit_config(folder, num_hidden_layers=-1), "config.json", "num_hidden_layers"),
+}
+
+
+@pytest.mark.parametrize("name", CORRUPT)
+def test_corrupt_input_names_the_file_and_the_tensor(name: str, model: Path) -> None:
+    damage, file, words = CORRUPT[name]
+    damage(model)
+    with pytest.raises(Failure) as caught:
+        inspect_model(model)
+    assert (caught.value.code, caught.value.field) == (ExitCode.CORRUPT_INPUT, file)
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize("escape", ["../../etc/passwd.safetensors", "/etc/x.safetensors", "x.bin"])
+def test_an_index_cannot_lead_out_of_the_folder(escape: str, model: Path) -> None:
+    split_in_shards(model)
+    edit_index(model, **{QUERY: escape})
+    with pytest.raises(Failure) as caught:
+        inspect_model(model)
+    assert caught.value.code is ExitCode.CORRUPT_INPUT and QUERY in caught.value.message
+
+
+def test_an_index_that_names_the_wrong_shard_is_corrupt(model: Path) -> None:
+    split_in_shards(model)
+    tensors = json.loads((model / f"{WEIGHTS}.index.json").read_text())["weight_map"]
+    edit_index(model, **{QUERY: "b.safetensors" if tensors[QUERY] == "a.safetensors" else "a.safetensors"})
+    with pytest.raises(Failure) as caught:
+        inspect_model(model)
+    assert caught.value.code is ExitCode.CORRUPT_INPUT and QUERY in caught.value.message
+
+
+UNSUPPORTED: dict[str, tuple[dict[str, object], str]] = {
+    "an unknown architecture": (
+        {"architectures": ["MambaForCausalLM"]},
+        "known are LlamaForCausalLM, MistralForCausalLM",
+    ),
+    "another activation": ({"hidden_act": "gelu"}, "implemented is silu"),
+    "an unknown rope scaling": (
+        {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}},
+        "implemented are default, linear, llama3",
+    ),
+    "a sliding window": ({"architectures": ["MistralForCausalLM"], "sliding_window": 4096}, "only full attention"),
+}
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_what_no_definition_covers_is_refused_with_what_is_covered(name: str, model: Path) -> None:
+    changes, words = UNSUPPORTED[name]
+    edit_config(model, **changes)
+    with pytest.raises(Failure) as caught:
+        inspect_model(model)
+    assert caught.value.code is ExitCode.UNSUPPORTED
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "config, words",
+    [
+        ({"pretrained_config": {}, "build_config": {}}, "TensorRT-LLM engine"),
+        ({"architecture": "LlamaForCausalLM", "dtype": "float16"}, "TensorRT-LLM checkpoint"),
+    ],
+)
+def test_tensorrt_llm_folders_are_told_apart_and_refused(config: dict[str, object], words: str, model: Path) -> None:
+    (model / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Failure) as caught:
+        inspect_model(model)
+    assert caught.value.code is ExitCode.UNSUPPORTED and words in caught.value.message
+
+
+def test_a_quantized_checkpoint_is_described(model: Path) -> None:
+    edit_config(model, quantization_config={"quant_method": "awq"})
+    assert inspect_model(model).quantization == "awq"
+
+
+def test_weights_of_another_format_are_told_from_missing_ones(model: Path) -> None:
+    (model / WEIGHTS).rename(model / "pytorch_model.bin")
+    with pytest.raises(Failure) as caught:
+        inspect_model(model)
+    assert caught.value.code is ExitCode.UNSUPPORTED and "pytorch_model.bin" in caught.value.message
+    (model / "pytorch_model.bin").unlink()
+    with pytest.raises(Failure) as caught:
+        inspect_model(model)
+    assert (caught.value.code, caught.value.field) == (ExitCode.MODEL_UNAVAILABLE, "model")
+
+
+def test_a_missing_shard_is_a_missing_model(model: Path) -> None:
+    split_in_shards(model)
+    (model / "b.safetensors").unlink()
+    with pytest.raises(Failure) as caught:
+        inspect_model(model)
+    assert caught.value.code is ExitCode.MODEL_UNAVAILABLE and str(model / "b.safetensors") in caught.value.message
+
+
+def test_a_missing_folder_names_the_field_and_the_path(tmp_path: Path) -> None:
+    with pytest.raises(Failure) as caught:
+        locate(tmp_path / "nothing", tmp_path)
+    assert (caught.value.code, caught.value.field) == (ExitCode.MODEL_UNAVAILABLE, "model")
+    assert str(tmp_path / "nothing") in caught.value.message
+
+
+def test_links_inside_the_volume_are_followed_and_others_refused(model: Path, tmp_path: Path) -> None:
+    volume = tmp_path / "models"
+    (volume / "alias").symlink_to(model)
+    assert locate(volume / "alias", volume) == volume / "alias"
+    secret = tmp_path / "secret.json"
+    secret.write_text("{}")
+    (model / "generation_config.json").unlink()
+    (model / "generation_config.json").symlink_to(secret)
+    with pytest.raises(Failure) as caught:
+        locate(model, volume)
+    assert caught.value.code is ExitCode.BAD_REQUEST and "leads out of the volume" in caught.value.message
+
+
+@pytest.mark.parametrize("path", ["/etc", "/models/../etc", "models/tiny", ""])
+def test_a_path_outside_of_the_mount_is_a_bad_request(path: str, tmp_path: Path) -> None:
+    with pytest.raises(Failure) as caught:
+        Mounts.below(tmp_path).model(ModelSource(path=path))
+    assert (caught.value.code, caught.value.field) == (ExitCode.BAD_REQUEST, "model.path")
+
+
+def test_the_digest_sees_configs_and_headers_and_nothing_beside_the_model(model: Path) -> None:
+    before = digest(model)
+    for name in ("README.md", ".gitattributes", "pytorch_model.bin", "modeling.py"):
+        (model / name).write_text("noise")
+    assert digest(model) == before
+    edit_config(model, eos_token_id=1)
+    changed = digest(model)
+    assert changed != before
+    edit_header(model, lambda header: header.__setitem__("__metadata__", {"format": "pt", "note": "x"}))
+    assert digest(model) != changed
+    assert [path.name for path in model_files(model)] == sorted(path.name for path in model_files(model))
