@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from trtllm_engine.contract import ContractError, Progress
 
@@ -19,6 +20,8 @@ from ..resolve.revision import Frozen
 from ..resolve.source import check_source, source_hash
 
 logger = logging.getLogger(__name__)
+
+OURS: Final = (LLMDeployment.KIND, LLMEngine.KIND)
 
 
 def deployment_snapshot(store: Store, obj: Object, defaults: Defaults) -> DeploymentSnapshot:
@@ -147,12 +150,12 @@ def concerned(store: Store, obj: Object) -> set[Key]:
             return {key_of(obj), *_with_key(store, meta.namespace, engine.status.key), *deployments}
         case "PersistentVolumeClaim":
             return {key for key in _engine_keys(store, meta.namespace) if names.KEY_LABEL in meta.labels}
-        case "Pod":
-            controller = _controller(store, obj)
-            return set() if controller is None else concerned(store, controller)
         case _:
+            # A pod leads to its Job or StatefulSet, and that to one of ours.
             owner = _controller(store, obj)
-            return set() if owner is None else {key_of(owner)}
+            if owner is None:
+                return set()
+            return {key_of(owner)} if owner["kind"] in OURS else concerned(store, owner)
 
 
 def _waits_for(deployment: Object, key: str | None, label: str | None) -> bool:

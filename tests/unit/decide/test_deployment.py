@@ -10,7 +10,9 @@ from tests.builders import a_deployment_object, smollm2_facts
 from tests.unit.decide.world import World
 from trtllm_engine.contract import ExitCode
 from trtllm_operator.api.conditions import Reason
+from trtllm_operator.cluster.snapshots import concerned
 from trtllm_operator.decide.plan import Apply, Course, Create, Delete
+from trtllm_operator.reconcile.store import Key
 
 
 def a_world(**spec: Any) -> World:
@@ -280,3 +282,24 @@ def _is_complete(world: World, job: str) -> bool:
 
 def _all(world: World, kind: str) -> list[tuple[str, str]]:
     return [(kind, name) for name in world.names(kind)]
+
+
+def test_a_revision_of_the_statefulset_controller_leads_to_the_deployment_too() -> None:
+    """It copies our labels from the pod template, so the watch shows it to us."""
+    world = served()
+    group = world.get("StatefulSet", "chat-0")["metadata"]
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "name": "chat-0",
+        "uid": group["uid"],
+        "controller": True,
+    }
+    theirs = world.put(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ControllerRevision",
+            "metadata": {"name": "chat-0-abc", "ownerReferences": [reference]},
+        }
+    )
+    assert concerned(world.store, theirs) == {Key("LLMDeployment", "default", "chat")}
