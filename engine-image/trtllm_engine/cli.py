@@ -192,16 +192,13 @@ class _Run:
                 self._result = _failed(error, self.progress.step if self.progress else None)
             self._over.set()
 
-        signal.signal(signal.SIGTERM, lambda number, frame: self._stopped.set())
-        signal.signal(signal.SIGINT, lambda number, frame: self._stopped.set())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, frame: self._stop())
         threading.Thread(target=target, name="work", daemon=True).start()
         while not self._over.wait(timeout=POLL_SECONDS) and not self._stopped.is_set():
             pass
-        if not self._over.is_set():
-            if self.progress:
-                self.progress.stop()
-            if not self._over.wait(timeout=STOP_SECONDS):
-                self._result = _failed(stopped(), self.progress.step if self.progress else None)
+        if not self._over.is_set() and not self._over.wait(timeout=STOP_SECONDS):
+            self._result = _failed(stopped(), self.progress.step if self.progress else None)
         code = self.finish(self._result)
         if not self._over.is_set():
             # The thread sits in native code, which would keep the process alive.
@@ -211,6 +208,11 @@ class _Run:
             sys.stderr.flush()
             os._exit(code)
         return code
+
+    def _stop(self) -> None:
+        self._stopped.set()
+        if self.progress:
+            self.progress.stop()
 
     def finish(self, result: Result) -> int:
         """Leave the result where it is looked for; failing to write one place spoils neither the other nor the code."""

@@ -7,11 +7,13 @@ import fcntl
 import fnmatch
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from trtllm_engine.build.publish import naming_full_volume, write_atomically
 from trtllm_engine.build.toolchain import versions
@@ -155,23 +157,38 @@ def _resolve(source: ModelSource, repo: str, hub: Hub) -> tuple[str, dict[str, H
 def _download(
     repo: str, commit: str, files: Mapping[str, HubFile], hub: Hub, partial: Path, progress: Reporter
 ) -> None:
-    """Download into `partial`, going on where an earlier try ended."""
-    from huggingface_hub import hf_hub_download
+    """Download into `partial`, going on within the file where an earlier pod ended.
 
-    meter = Meter(progress, sum(record.bytes for record in files.values()))
-    for name, record in files.items():
+    The hub client's own download starts a file anew in every process, and shards have gigabytes; so its parts are used.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers
+
+    meter = Meter(progress, sum(file.bytes for file in files.values()))
+    for name, file in files.items():
         done = meter.done
         with naming_full_volume(partial.parent), _naming_hub_errors(repo, commit, hub):
-            hf_hub_download(
-                repo,
-                name,
-                revision=commit,
-                local_dir=partial,
-                endpoint=hub.endpoint,
-                token=hub.token or False,
-                tqdm_class=meter.bar(name),
-            )
-        meter.set(done + record.bytes, name)
+            partial.mkdir(exist_ok=True)
+            with (partial / name).open("ab") as target:
+                if target.tell() > file.bytes:
+                    target.truncate(0)
+                if (have := target.tell()) < file.bytes:
+                    url = hf_hub_url(repo, name, revision=commit, endpoint=hub.endpoint)
+                    headers = build_hf_headers(token=hub.token or False)
+                    where = get_hf_file_metadata(url, token=hub.token or False, endpoint=hub.endpoint).location
+                    if urlsplit(where).netloc != urlsplit(url).netloc:
+                        headers.pop("authorization", None)  # a storage host must not see the hub's token
+                    http_get(
+                        where,
+                        target,
+                        resume_size=have,
+                        headers=headers,
+                        expected_size=file.bytes,
+                        displayed_filename=name,
+                        tqdm_class=meter.bar(name),
+                    )
+        meter.set(done + file.bytes, name)
 
 
 def _verify(partial: Path, files: Mapping[str, HubFile], progress: Reporter) -> None:
@@ -194,9 +211,6 @@ def _verify(partial: Path, files: Mapping[str, HubFile], progress: Reporter) -> 
 def _complete(partial: Path, folder: Path, record: FetchRecord) -> None:
     """Sync and rename. A folder without a record is what a crash between the two left, of an older layout or not: it
     is moved out of the way, since it does not exist for readers."""
-    import shutil
-
-    shutil.rmtree(partial / ".cache", ignore_errors=True)
     for path in partial.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())

@@ -89,10 +89,10 @@ def celebrate(facts: Facts, target: Target, run: Run, console: Console) -> None:
         Panel(
             f"[dim]question[/]  {escape(answer.question)}\n"
             f"[dim]answer[/]    [bold]{escape(answer.text)}[/]\n"
-            f"[dim]          {answer.tokens} tokens in {answer.seconds:g}s, "
-            f"computed on the {answer.device.upper()} ({escape(answer.fingerprint)})\n"
-            f"          beside it, a TensorRT-RTX plan of {facts.plan_bytes >> 20} MiB was built for GPUs\n"
-            f"          of compute capability {facts.plan_target}: built, not executed[/]",
+            f"[dim]          {answer.tokens} tokens in {answer.seconds:g}s, computed on the {answer.device.upper()}\n"
+            f"          by {escape(answer.fingerprint)}[/]\n\n"
+            f"[dim]A TensorRT-RTX plan of {facts.plan_bytes / 2**20:.0f} MiB for GPUs of compute capability "
+            f"{facts.plan_target}\nwas built beside it: built, not executed.[/]",
             title=f"ready in {duration(run.now - run.began)}",
             border_style="green",
         )
@@ -127,6 +127,8 @@ def down(target: Target, console: Console) -> int:
             kubectl.text("delete", "--ignore-not-found", "-f", "-", stdin=INSTALL.read_text())
     shutil.rmtree(OUTPUT, ignore_errors=True)
     REPORT.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # it holds something else
+        REPORT.parent.rmdir()
     console.print("The demo is gone; what it built stays in the cache, so that the next one is quick.")
     return 0
 

@@ -96,7 +96,6 @@ def test_a_cut_download_goes_on_where_it_ended(hub: HubDouble, model: Path, tmp_
 def test_a_pod_that_was_stopped_is_continued_by_the_next(hub: HubDouble, model: Path, tmp_path: Path) -> None:
     hub.add(REPO, model)
     request = FetchRequest(model=ModelSource(repo=REPO))
-
     lines: list[str] = []
 
     def stop_after_two_chunks(line: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.serve.doubles import DoubleTokenizer
+from tests.unit.serve.doubles import END, PROMPT_END, DoubleTokenizer
 from trtllm_engine.serve.detokenize import MAX_HELD_TOKENS, REPLACEMENT, Detokenizer
 
 BYTES = DoubleTokenizer()
@@ -44,7 +44,10 @@ def test_text_that_is_no_utf8_at_all_is_not_held_back_for_ever() -> None:
     assert shown == REPLACEMENT * MAX_HELD_TOKENS
 
 
-@given(st.text(alphabet=st.characters(exclude_characters="\0\ufffd", codec="utf-8"), max_size=40))
+SPECIAL = chr(END) + chr(PROMPT_END)
+
+
+@given(st.text(alphabet=st.characters(exclude_characters=SPECIAL + REPLACEMENT, codec="utf-8"), max_size=40))
 def test_the_deltas_together_are_the_text(text: str) -> None:
     parts = deltas(utf8(text))
     assert "".join(parts) == text
