@@ -23,6 +23,9 @@ from tests.cluster.prerequisites import Tier
 ROOT: Final = Path(__file__).parent.parent
 REPORTS: Final = ROOT / "build" / "tests"
 
+NODE_HARNESS: Final = "tests/cluster/test_node.py"
+"""Lies with the harness that it tests, and needs what the node tier needs."""
+
 NOTHING_COLLECTED: Final = 5
 """pytest's exit status when no test was found."""
 
@@ -66,8 +69,13 @@ TIERS: Final = {
     for tier in (
         Suite(name="unit", arguments=("tests/unit",), limit=1200),
         Suite(name="golden", arguments=("tests/golden",), limit=300),
-        Suite(name="apiserver", arguments=("tests/apiserver", "tests/cluster"), limit=1200, obstacle=no_control_plane),
-        Suite(name="node", arguments=("tests/node",), limit=1800, obstacle=no_node),
+        Suite(
+            name="apiserver",
+            arguments=("tests/apiserver", "tests/cluster", f"--ignore={NODE_HARNESS}"),
+            limit=1200,
+            obstacle=no_control_plane,
+        ),
+        Suite(name="node", arguments=("tests/node", NODE_HARNESS), limit=1800, obstacle=no_node),
     )
 }
 

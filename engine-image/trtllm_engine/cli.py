@@ -141,7 +141,7 @@ def _inspect(options: argparse.Namespace) -> int:
     from trtllm_engine.checkpoint.inspect import inspect_model
 
     try:
-        facts = inspect_model(locate(options.path, options.path.resolve().parent))
+        facts = inspect_model(locate(options.path, Path(options.path.resolve().anchor)))
     except Failure as failure:
         return _say(failure)
     print(json.dumps(facts.to_dict(), indent=2))

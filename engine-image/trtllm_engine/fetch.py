@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import fnmatch
-import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 from trtllm_engine.build.publish import naming_full_volume, write_atomically
 from trtllm_engine.build.toolchain import versions
-from trtllm_engine.checkpoint.folder import MODEL_FILES, locate
+from trtllm_engine.build.verify import sha256_of
+from trtllm_engine.checkpoint.folder import MODEL_FILES, locate, read_json
 from trtllm_engine.checkpoint.inspect import inspect_model
 from trtllm_engine.contract import (
     ContractError,
@@ -39,9 +40,10 @@ COMPLETE: Final = ".complete.json"
 SHARES: Final = {Step.FETCH: 90, Step.VERIFY: 8, Step.INSPECT: 2}
 SHARES_INSPECT: Final = {Step.INSPECT: 1}
 
-DEFAULT_ENDPOINT: Final = "https://huggingface.co"
+COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+"""A revision that can never mean anything else later."""
 
-HASH_CHUNK: Final = 8 << 20
+DEFAULT_ENDPOINT: Final = "https://huggingface.co"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,30 +107,43 @@ def fetch(
 
 
 def _fetch_repo(source: ModelSource, repo: str, cache: Path, hub: Hub, progress: Reporter) -> tuple[ModelSource, int]:
-    """Make the folder of the repo's commit; returns the source pinned to the commit, and how many files it has."""
+    """Make the folder of the repo's commit; returns the source pinned to the commit, and how many files it has.
+
+    A commit that is there needs no hub.
+    """
     with progress.during(Step.FETCH, f"resolving {repo}"):
+        if COMMIT.fullmatch(source.revision or "") and (record := fetched(_folder(cache, repo, source.revision or ""))):
+            return source, len(record.files)
         commit, files = _resolve(source, repo, hub)
-        pinned = ModelSource(repo=repo, revision=commit, endpoint=source.endpoint)
-        try:
-            folder = cache / model_folder(repo, commit)
-        except ContractError as error:
-            raise Failure(ExitCode.BAD_REQUEST, f"model.repo: {error}", field="model.repo") from error
-        if (folder / COMPLETE).is_file():
-            return pinned, len(files)
+        pinned, folder = ModelSource(repo=repo, revision=commit, endpoint=source.endpoint), _folder(cache, repo, commit)
         with naming_full_volume(cache):
             folder.parent.mkdir(parents=True, exist_ok=True)
         with _only_one(folder.with_name(f".{commit}.lock"), progress):
-            if not (folder / COMPLETE).is_file():
+            if fetched(folder) is None:
                 partial = folder.with_name(f".{commit}.partial")
                 _download(repo, commit, files, hub, partial, progress)
                 with progress.during(Step.VERIFY):
                     _verify(partial, files, progress)
-                    _complete(
-                        partial,
-                        folder,
-                        FetchRecord(repo=repo, commit=commit, files={name: file.bytes for name, file in files.items()}),
-                    )
+                    sizes = {name: file.bytes for name, file in files.items()}
+                    _complete(partial, folder, FetchRecord(repo=repo, commit=commit, files=sizes))
     return pinned, len(files)
+
+
+def _folder(cache: Path, repo: str, commit: str) -> Path:
+    try:
+        return cache / model_folder(repo, commit)
+    except ContractError as error:
+        raise Failure(ExitCode.BAD_REQUEST, f"model.repo: {error}", field="model.repo") from error
+
+
+def fetched(folder: Path) -> FetchRecord | None:
+    """The record of a model that is there whole; a record that makes no sense counts as none."""
+    try:
+        record = FetchRecord.from_dict(read_json(folder / COMPLETE))
+    except (FileNotFoundError, NotADirectoryError, Failure, ContractError):
+        return None
+    whole = all((folder / n).is_file() and (folder / n).stat().st_size == size for n, size in record.files.items())
+    return record if whole else None
 
 
 def _resolve(source: ModelSource, repo: str, hub: Hub) -> tuple[str, dict[str, HubFile]]:
@@ -163,7 +178,7 @@ def _download(
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import build_hf_headers
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     meter = Meter(progress, sum(file.bytes for file in files.values()))
     for name, file in files.items():
@@ -197,7 +212,7 @@ def _verify(partial: Path, files: Mapping[str, HubFile], progress: Reporter) -> 
     for name, record in files.items():
         path = partial / name
         size = path.stat().st_size
-        if size != record.bytes or (record.sha256 is not None and _sha256(path) != record.sha256):
+        if size != record.bytes or (record.sha256 is not None and sha256_of(path) != record.sha256):
             path.unlink()
             raise Failure(
                 ExitCode.TRY_AGAIN,
@@ -340,11 +355,3 @@ def _counts(name: str) -> bool:
     return (
         "/" not in name and not name.startswith(".") and any(fnmatch.fnmatch(name, pattern) for pattern in MODEL_FILES)
     )
-
-
-def _sha256(path: Path) -> str:
-    total = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(HASH_CHUNK):
-            total.update(chunk)
-    return total.hexdigest()

@@ -22,8 +22,7 @@ _NUMBERS = itertools.count(1)
 def cluster() -> Iterator[Cluster]:
     """A control plane of this session's own, with our definitions."""
     with Cluster.up(Tier.APISERVER, f"apiserver-{os.getpid()}") as cluster:
-        cluster.kubectl("apply", "--server-side", "-f", str(REPOSITORY / "crds"))
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(REPOSITORY / "crds"))
+        cluster.define(REPOSITORY / "crds")
         yield cluster
 
 

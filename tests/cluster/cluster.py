@@ -177,6 +177,13 @@ class Cluster:
             raise error
         return done
 
+    def define(self, folder: Path) -> None:
+        """Apply the custom resource definitions in a folder; returns when the API server serves them."""
+        self.kubectl("apply", "--server-side", "-f", str(folder))
+        # kubectl gives up on a definition that has no conditions yet, so a failed look is only one look.
+        look = ("wait", "--for=condition=Established", "--timeout=1s", "-f", str(folder))
+        wait_until(lambda: self.kubectl(*look, check=False).returncode == 0, f"{folder.name} to be served", 30)
+
     def token(self, user: str) -> str:
         """The bearer token of one of `users.USERS`: `admin`, or `tenant` and `viewer`, who have no rights yet."""
         return self.users.token(user)

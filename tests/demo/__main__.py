@@ -122,7 +122,7 @@ def down(target: Target, console: Console) -> int:
         kubectl = target.kubectl()
         ours = Scenario(target).is_ours(kubectl)
         console.print(f"removing namespace {NAMESPACE!r} and what is in it …")
-        kubectl.text("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
+        kubectl.text("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=240s")
         if ours:
             kubectl.text("delete", "--ignore-not-found", "-f", "-", stdin=INSTALL.read_text())
     shutil.rmtree(OUTPUT, ignore_errors=True)

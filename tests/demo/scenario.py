@@ -22,7 +22,7 @@ from tests.demo.steps import Failure, Progress, Step
 from tests.demo.targets import CLAIM, NAME, NAMESPACE, OwnCluster, Target
 from tests.models import SMOLLM2, default_cache
 from tests.render import NAMESPACE as OPERATOR_NAMESPACE
-from trtllm_operator.api.names import SELECTOR
+from trtllm_operator.api.names import GROUP, SELECTOR
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 OUTPUT: Final = ROOT / "build" / "demo"
@@ -145,10 +145,9 @@ class Scenario:
             return
         kubectl.apply(self.target.install_manifest(INSTALL.read_text()))
         kubectl.text("label", "namespace", OPERATOR_NAMESPACE, f"{MARK}=true", "--overwrite")
-        kubectl.text(
-            "wait", "--for=condition=Established", "--timeout=60s",
-            "crd/llmdeployments.inference.trtllm-operator.dev", "crd/llmengines.inference.trtllm-operator.dev",
-        )  # fmt: skip
+        while not definitions_served(kubectl):
+            progress.detail = "waiting for the definitions to be served"
+            progress.pause(0.5)
         if version := self.target.image_version():
             # The tag is always the same: without this, an operator that runs would not see a new image.
             note = {"metadata": {"annotations": {f"{NAME}.trtllm-operator.dev/image": version}}}
@@ -231,6 +230,13 @@ def example(file: Path) -> dict[str, Any]:
     """The only object of an example file."""
     manifest: dict[str, Any] = yaml.safe_load(file.read_text())
     return manifest
+
+
+def definitions_served(kubectl: Kubectl) -> bool:
+    """Whether objects of both kinds can be made. (`kubectl wait` gives up on a definition that has no conditions yet.)"""
+    established = '{.items[*].status.conditions[?(@.type=="Established")].status}'
+    names = (f"llmdeployments.{GROUP}", f"llmengines.{GROUP}")
+    return kubectl.text("get", "crd", *names, "-o", f"jsonpath={established}").split() == ["True", "True"]
 
 
 def has_gpus(kubectl: Kubectl) -> bool:

@@ -59,12 +59,7 @@ class HubDouble:
         return repo
 
     def __enter__(self) -> Self:
-        hub = self
-
-        class Handler(_Handler):
-            double = hub
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"double": self}))
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, name="hub-double", daemon=True).start()
         return self

@@ -36,8 +36,7 @@ def cluster(images: Images) -> Iterator[Cluster]:
     try:
         for image in (images.engine, images.operator):
             cluster.load(image)
-        cluster.kubectl("apply", "--server-side", "-f", str(REPOSITORY / "crds"))
-        cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        cluster.define(REPOSITORY / "crds")
         yield cluster
     finally:
         if not os.environ.get("KEEP_CLUSTER"):
@@ -77,6 +76,9 @@ def namespace(cluster: Cluster, checkpoints: Path, request: pytest.FixtureReques
     folder = world.claim_folder("models", size="1Gi")
     for model in checkpoints.iterdir():
         shutil.copytree(model.resolve(), folder / model.name, copy_function=_link_or_copy)
+    for path in [folder, *folder.rglob("*")]:
+        # The pods are another user; what wrote the checkpoints keeps them to itself.
+        path.chmod(0o755 if path.is_dir() else 0o644)
     yield world
     world.delete()
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from tests.models import SMOLLM2
 from tests.node.world import Namespace, condition, deployment, engine, is_ready
 from tests.operator_process import OperatorProcess
+from trtllm_operator.api.names import ROLE_LABEL
 
 
 def test_a_deployment_becomes_ready_requests_a_gpu_and_answers_through_its_service(
@@ -56,7 +57,8 @@ def test_deleting_removes_workloads_and_services_and_keeps_the_engine_that_is_us
     (job,) = [j for j in namespace.list("job") if j["metadata"]["name"].startswith("build-")]
 
     namespace.kubectl("delete", "llmdeployment", "again", "--timeout=60s")
-    namespace.kubectl("wait", "--for=delete", "pod,statefulset,service", "--all", "--timeout=60s")
+    namespace.kubectl("wait", "--for=delete", "statefulset,service", "--all", "--timeout=60s")
+    namespace.kubectl("wait", "--for=delete", "pod", "-l", f"{ROLE_LABEL}=server", "--timeout=60s")
     assert [e["metadata"]["uid"] for e in namespace.list("llmengine")] == [built["metadata"]["uid"]]
 
     namespace.apply(deployment("again"))

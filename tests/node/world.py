@@ -120,7 +120,13 @@ class Namespace:
             raise
 
     def wait_ready(self, kind: str, name: str, seconds: float = READY_WITHIN) -> Object:
-        return self.wait(kind, name, is_ready, "Ready", seconds)
+        """Fails at once when it is Stalled: nothing would change that any more."""
+
+        def ready(obj: Object) -> bool:
+            assert not is_stalled(obj), condition(obj, "Stalled")
+            return is_ready(obj)
+
+        return self.wait(kind, name, ready, "Ready", seconds)
 
     def wait_stalled(self, kind: str, name: str, seconds: float = READY_WITHIN) -> Object:
         return self.wait(kind, name, is_stalled, "Stalled", seconds)

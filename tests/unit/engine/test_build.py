@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,13 +25,16 @@ from trtllm_engine.contract import (
     BuildRequest,
     ExitCode,
     Mapping,
+    ModelSource,
     Result,
     Target,
     Toolchain,
+    model_folder,
     rank_file,
     rank_record,
 )
 from trtllm_engine.failure import Failure
+from trtllm_engine.fetch import FetchRecord
 
 ENGINE, RECORD = rank_file(0), rank_record(0)
 
@@ -218,6 +222,20 @@ def test_a_request_that_cannot_be_met_says_which_field_and_what_is_allowed(name:
     assert ENGINE not in names(workspace.engine)
 
 
+def test_a_hub_model_is_built_from_the_cache_once_its_record_is_there(workspace: Workspace) -> None:
+    source = ModelSource(repo="acme/tiny", revision="0" * 40)
+    cached = workspace.root / "cache" / model_folder("acme/tiny", "0" * 40)
+    shutil.copytree(workspace.model, cached)
+    request = workspace.request(model=source)
+    failure = failure_of(lambda: workspace.build(request))
+    assert (failure.code, failure.field) == (ExitCode.MODEL_UNAVAILABLE, "model")
+    record = FetchRecord(
+        repo="acme/tiny", commit="0" * 40, files={"config.json": (cached / "config.json").stat().st_size}
+    )
+    (cached / ".complete.json").write_text(record.to_json())
+    assert workspace.build(request).ok
+
+
 def test_a_toolchain_that_is_not_in_the_image_is_unsupported(workspace: Workspace) -> None:
     request = dataclasses.replace(workspace.request(), toolchain=Toolchain.TENSORRT_LLM)
     failure = failure_of(lambda: workspace.build(request))
@@ -246,7 +264,7 @@ def test_a_full_volume_is_named_and_leaves_nothing(workspace: Workspace, monkeyp
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(publish.os, "fsync", full)
+    monkeypatch.setattr("trtllm_engine.build.publish.os.fsync", full)
     failure = failure_of(lambda: workspace.build(workspace.request()))
     assert failure.code is ExitCode.NO_SPACE
     assert "is full" in failure.message and "GiB free" in failure.message

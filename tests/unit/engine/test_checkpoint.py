@@ -147,6 +147,10 @@ def impossible_size(folder: Path) -> None:
     edit_header(folder, lambda header: header[QUERY].__setitem__("shape", [64, 63]))
 
 
+def config_cut(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+
+
 CORRUPT: dict[str, tuple[Break, str, str]] = {
     "cut at the end": (cut_tail, WEIGHTS, "the file is cut"),
     "cut in the header": (cut_in_header, WEIGHTS, "cut, or not safetensors"),
@@ -162,7 +166,7 @@ CORRUPT: dict[str, tuple[Break, str, str]] = {
     ),
     "a tensor whose bytes do not hold it": (impossible_size, WEIGHTS, QUERY),
     "a config that is no JSON": (
-        lambda folder: (folder / "config.json").write_text("{") and None,
+        config_cut,
         "config.json",
         "not JSON",
     ),
@@ -214,7 +218,11 @@ UNSUPPORTED: dict[str, tuple[dict[str, object], str]] = {
         {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}},
         "implemented are default, linear, llama3",
     ),
-    "a sliding window": ({"architectures": ["MistralForCausalLM"], "sliding_window": 4096}, "only full attention"),
+    "a sliding window": ({"architectures": ["MistralForCausalLM"], "sliding_window": 64}, "only full attention"),
+    "a sliding window that is not said": (
+        {"architectures": ["MistralForCausalLM"], "max_position_embeddings": 32768},
+        "sliding_window 4096 is not implemented",
+    ),
 }
 
 

@@ -78,6 +78,15 @@ def test_a_model_that_is_there_is_not_downloaded_again(hub: HubDouble, model: Pa
     assert second.facts == first.facts
 
 
+def test_a_pinned_commit_that_is_there_needs_no_hub(hub: HubDouble, model: Path, tmp_path: Path) -> None:
+    repo = hub.add(REPO, model)
+    first = fetch_from(hub, tmp_path)
+    hub.requests.clear()
+    again = fetch_from(hub, tmp_path, revision=repo.commit)
+    assert (again.facts, again.files) == (first.facts, first.files)
+    assert hub.requests == []
+
+
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hub's client keeps what it got in chunks of 10 MB, more than the whole model here."""

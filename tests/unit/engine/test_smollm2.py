@@ -69,12 +69,11 @@ def folder() -> Path:
 def prompts(folder: Path) -> list[list[int]]:
     """The prompts as chats, tokenized by the model's own template."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    return [
-        tokenizer.apply_chat_template(
-            [{"role": "user", "content": prompt}], add_generation_prompt=True, return_dict=True
-        )["input_ids"]
+    texts = [
+        tokenizer.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False)
         for prompt in PROMPTS
     ]
+    return [tokenizer(str(text), add_special_tokens=False)["input_ids"] for text in texts]
 
 
 class Answers:

@@ -103,12 +103,12 @@ def read_llama_like(
     )
 
 
-def refuse_sliding_window(raw: JsonObject, in_use: bool) -> None:
-    """Attention here always sees the whole past; a model that was trained with a window would answer differently."""
-    if in_use and raw.get("sliding_window") is not None:
+def refuse_sliding_window(config: DecoderConfig, window: object) -> None:
+    """Attention here always sees the whole past: a window (None: there is none) must not be shorter than that."""
+    if isinstance(window, int) and window < config.max_positions:
         raise Failure(
             ExitCode.UNSUPPORTED,
-            f"config.json: sliding_window {raw['sliding_window']!r} is not implemented; only full attention is",
+            f"config.json: sliding_window {window} is not implemented; only full attention is",
             field="config.json",
         )
 

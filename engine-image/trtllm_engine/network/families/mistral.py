@@ -1,4 +1,4 @@
-"""Mistral without a sliding window (7B from version 0.2 on, Nemo, Small)."""
+"""Mistral without a sliding window (7B from version 0.2 on, Nemo)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from trtllm_engine.network.families.family import LLAMA_NAMES, Family, read_llam
 
 
 def read_config(raw: JsonObject) -> DecoderConfig:
-    refuse_sliding_window(raw, in_use=True)
-    return read_llama_like(raw, FAMILY.name, FAMILY.architecture)
+    config = read_llama_like(raw, FAMILY.name, FAMILY.architecture)
+    refuse_sliding_window(config, raw.get("sliding_window", DEFAULT_WINDOW))
+    return config
+
+
+DEFAULT_WINDOW: Final = 4096
+"""What transformers' MistralConfig takes where config.json says nothing; null says that there is none."""
 
 
 FAMILY: Final = Family(name="mistral", architecture="MistralForCausalLM", names=LLAMA_NAMES, read_config=read_config)

@@ -9,8 +9,10 @@ from trtllm_engine.network.families.family import LLAMA_NAMES, Family, read_llam
 
 
 def read_config(raw: JsonObject) -> DecoderConfig:
-    refuse_sliding_window(raw, in_use=ConfigReader(raw).flag("use_sliding_window", False))
-    return read_llama_like(raw, FAMILY.name, FAMILY.architecture, query_bias=True)
+    config = read_llama_like(raw, FAMILY.name, FAMILY.architecture, query_bias=True)
+    if ConfigReader(raw).flag("use_sliding_window", False):
+        refuse_sliding_window(config, raw.get("sliding_window"))
+    return config
 
 
 FAMILY: Final = Family(name="qwen2", architecture="Qwen2ForCausalLM", names=LLAMA_NAMES, read_config=read_config)
