@@ -233,7 +233,7 @@ def example(file: Path) -> dict[str, Any]:
 
 
 def definitions_served(kubectl: Kubectl) -> bool:
-    """Whether objects of both kinds can be made. (`kubectl wait` gives up on a definition that has no conditions yet.)"""
+    """Whether objects of both kinds can be made; `kubectl wait` gives up on a definition without conditions."""
     established = '{.items[*].status.conditions[?(@.type=="Established")].status}'
     names = (f"llmdeployments.{GROUP}", f"llmengines.{GROUP}")
     return kubectl.text("get", "crd", *names, "-o", f"jsonpath={established}").split() == ["True", "True"]

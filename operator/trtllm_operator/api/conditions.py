@@ -47,6 +47,7 @@ class Reason(enum.StrEnum):
     ENGINE_CORRUPT = "EngineCorrupt", "Files of the engine do not have their recorded digests, also after a rebuild."
     ROLLING_OUT = "RollingOut", "Replicas are being brought to the target revision."
     WAITING_FOR_GPUS = "WaitingForGPUs", "Pods wait for a node with free GPUs."
+    WAITING_FOR_NODE = "WaitingForNode", "Pods wait for a node with room for them; the message carries what is short."
     WAITING_FOR_QUOTA = "WaitingForQuota", "The namespace's quota does not allow the pods."
     IMAGE_PULL_FAILING = "ImagePullFailing", "An image cannot be pulled."
     REPLICA_CRASHING = "ReplicaCrashing", "A replica keeps ending; the message carries how."

@@ -30,6 +30,10 @@ LONGEST_RETRY_AFTER: Final = 30.0
 
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON: Final = "application/json"
+# JSON is YAML, and sent as such the API server writes it anew in its own way. Free-form data (a ControllerRevision's)
+# would be kept byte for byte otherwise, and then no patch of the object is possible: any patch rewrites the bytes, and
+# the data is immutable. The garbage collector could not orphan it.
+_YAML: Final = "application/yaml"
 
 
 class Takeover(NamedTuple):
@@ -97,7 +101,14 @@ class Client:
         """Create; None if an object of that name exists already."""
         kind, namespace, _ = _names(manifest)
         try:
-            answer = await self._send("create", kind, namespace, query={"fieldManager": MANAGER}, body=manifest)
+            answer = await self._send(
+                "create",
+                kind,
+                namespace,
+                query={"fieldManager": MANAGER},
+                body=json.dumps(manifest),
+                content_type=_YAML,
+            )
         except Conflict as error:
             if error.reason == "AlreadyExists":
                 return None
@@ -207,7 +218,7 @@ class Client:
         subresource: str = "",
         *,
         query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | str | None = None,
         content_type: str = _JSON,
     ) -> Answer:
         entry = _allowed(verb, kind, subresource)
@@ -234,7 +245,7 @@ class Client:
         method: str,
         url: str,
         query: Mapping[str, str],
-        body: Mapping[str, Any] | None,
+        body: Mapping[str, Any] | str | None,
         content_type: str,
     ) -> Answer:
         """One request. Raises `Unreachable` or an `ApiError`."""

@@ -12,9 +12,9 @@ from ..api.views import Meta
 from ..decide.plan import Action, Apply, Course, Create, Delete, Verdict
 from ..desired.diff import first_difference
 from ..reconcile.resync import Enqueue
-from ..reconcile.store import Key, Object, Store, key_of
+from ..reconcile.store import Key, Object, Store, key_of, uid_of, version_of
 from .client import Client
-from .errors import ApiError, Forbidden
+from .errors import ApiError, Forbidden, Unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Executor:
             raise
 
     async def _apply(self, manifest: dict[str, Any]) -> Refusal | None:
-        live = self._store.get(key_of(manifest)) or await self._client.get(*key_of(manifest))
+        live = await self._live(manifest)
         if live is not None:
             if (foreign := _foreign(manifest, live)) is not None:
                 return foreign
@@ -79,17 +79,27 @@ class Executor:
         return None
 
     async def _create(self, manifest: dict[str, Any]) -> Refusal | None:
-        if self._store.get(key_of(manifest)) is not None:
-            return None
-        made = await self._client.create(manifest)
-        if made is None:
-            made = await self._client.get(*key_of(manifest))
-            if made is None:
-                return None
-            if (foreign := _foreign(manifest, made)) is not None:
-                return foreign
-        self.learn(made)
+        live = await self._live(manifest) or await self._client.create(manifest)
+        if live is None:
+            raise Unreachable(f"{key_of(manifest)} came into being between two looks")
+        if (foreign := _foreign(manifest, live)) is not None:
+            return foreign
+        self.learn(live)
         return None
+
+    async def _live(self, manifest: dict[str, Any]) -> Object | None:
+        """What has the manifest's name now. Only an object of the same owner is believed without asking.
+
+        Kinds that are not watched leave the store only at the next resync, so one of a deleted owner may be gone.
+        """
+        key = key_of(manifest)
+        known = self._store.get(key)
+        if known is not None and Meta.of(known).controller_uid == Meta.of(manifest).controller_uid:
+            return known
+        fresh = await self._client.get(*key)
+        if fresh is None and known is not None:
+            self._store.delete(key, uid_of(known), version_of(known))
+        return fresh
 
     async def _delete(self, action: Delete) -> Refusal | None:
         key = Key(action.kind, action.namespace, action.name)

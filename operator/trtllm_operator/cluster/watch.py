@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Any, Final, cast
 
 import aiohttp
 import kopf
 from kubernetes.aio.client import Configuration
 
+from ..api.names import MANAGER
 from ..reconcile.resync import Enqueue
 from ..reconcile.store import Object, Store, key_of, uid_of, version_of
 from .client import without_unread
@@ -67,6 +68,8 @@ class Watch:
             registry=self._registry(),
             settings=self._settings(),
             standalone=True,
+            # Kopf's default asks for the name of the user, and in the image the user has none.
+            identity=cast(Any, MANAGER),
             clusterwide=not self._namespaces,
             namespaces=list(self._namespaces),
             stop_flag=self._stop,

@@ -91,11 +91,11 @@ def waiting(pods: Iterable[PodView]) -> Verdict | None:
 
 
 def unschedulable_reason(pod: PodView) -> Reason:
-    """A pod that no node takes: for want of a volume, of GPUs, or of anything else."""
+    """A pod that no node takes, in the scheduler's words: for want of a volume, of GPUs, or of anything else."""
     words = pod.unschedulable.lower()
     if "persistentvolumeclaim" in words or "volume" in words:
         return Reason.WAITING_FOR_VOLUME
-    return Reason.WAITING_FOR_GPUS if "gpu" in words else Reason.NO_MATCHING_GPU
+    return Reason.WAITING_FOR_GPUS if "gpu" in words else Reason.WAITING_FOR_NODE
 
 
 def unschedulable_message(pod: PodView) -> str:

@@ -47,7 +47,7 @@ class Defaults(ApiModel):
     """A mirror of the hub; absent: the hub itself."""
     fetch_environment: dict[str, str] = {}
     """Environment of the pods that fetch, for a proxy: HTTPS_PROXY, NO_PROXY. Not for secrets."""
-    build_cpu: Quantity = "1"
+    build_cpu: Quantity = "500m"
     """CPU request of a pod that builds."""
     build_memory: Quantity = "2Gi"
     """Memory request of a pod that builds; a limit is set only by a spec."""

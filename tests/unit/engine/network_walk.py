@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-Handler = Callable[[Any, list[Tensor]], Tensor]
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One layer; every layer of a decoder has one output."""
+
+    layer: Any
+    inputs: list[str]
+    output: Any
 
 
 class NetworkWalk:
@@ -24,25 +32,21 @@ class NetworkWalk:
     def __init__(self, trt: ModuleType, network: Any, constants: Mapping[str, Tensor]) -> None:
         self._trt = trt
         self._constants = constants
-        self._layers = [_typed(trt, network.get_layer(index)) for index in range(network.num_layers)]
         self._inputs = {network.get_input(i).name for i in range(network.num_inputs)}
         self._outputs = [network.get_output(i).name for i in range(network.num_outputs)]
+        layers = [_typed(trt, network.get_layer(index)) for index in range(network.num_layers)]
+        self._steps = _in_order(
+            [Step(layer, _input_names(layer), layer.get_output(0)) for layer in layers], self._inputs
+        )
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The network's outputs; layers run when their inputs are there, since their order is that of insertion."""
+        """The network's outputs."""
         assert set(inputs) == self._inputs
         values: dict[str, Tensor] = dict(inputs)
-        waiting = list(self._layers)
-        while waiting:
-            ready = [layer for layer in waiting if all(name in values for name in _input_names(layer))]
-            assert ready, f"layers without inputs: {[layer.name for layer in waiting][:3]}"
-            for layer in ready:
-                output = layer.get_output(0)
-                result = self._compute(layer, [values[name] for name in _input_names(layer)])
-                self._compare(layer.name, output, result)
-                values[output.name] = result
-            done = {layer.name for layer in ready}
-            waiting = [layer for layer in waiting if layer.name not in done]
+        for step in self._steps:
+            result = self._compute(step.layer, [values[name] for name in step.inputs])
+            self._compare(step.layer.name, step.output, result)
+            values[step.output.name] = result
         return {name: values[name] for name in self._outputs}
 
     def _compute(self, layer: Any, x: list[Tensor]) -> Tensor:
@@ -181,6 +185,22 @@ class WalkedDecoder:
         )
         self._caches = {name: outputs["present" + name.removeprefix("past")] for name in self._caches}
         return outputs["logits"].squeeze(1)
+
+
+def _in_order(steps: list[Step], known: set[str]) -> list[Step]:
+    """Each step after those whose outputs it takes: the network lists them in order of insertion."""
+    available, ordered, waiting = set(known), list[Step](), steps
+    while waiting:
+        later: list[Step] = []
+        for step in waiting:
+            if all(name in available for name in step.inputs):
+                ordered.append(step)
+                available.add(step.output.name)
+            else:
+                later.append(step)
+        assert len(later) < len(waiting), f"layers without inputs: {[step.layer.name for step in later][:3]}"
+        waiting = later
+    return ordered
 
 
 def _typed(trt: ModuleType, layer: Any) -> Any:
