@@ -90,7 +90,7 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "") -> Self:
-        """Parse, strictly. Raises `ContractError` naming the first field that is unknown, missing or of a wrong type."""
+        """Parse, strictly. Raises `ContractError` naming the first field that is unknown, missing or ill-typed."""
         if not isinstance(data, dict):
             raise ContractError(f"{where or cls.__name__}: expected an object, got {type(data).__name__}")
         hints = typing.get_type_hints(cls)
@@ -165,7 +165,7 @@ class ModelFacts(Message):
     commit: str | None = None
     """The resolved hub commit; absent for a model on a volume."""
     digest: str
-    """sha256 over names, sizes, safetensors headers and the bytes of small files."""
+    """sha256 over names, sizes, small files, and of safetensors the headers and a sample of each tensor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +274,10 @@ class Result(Message):
             if len(result.to_json().encode()) <= RESULT_LIMIT:
                 return result
             result = dataclasses.replace(
-                result, message=_shorten(self.message, limit), log=_shorten(self.log, limit), field=_shorten(self.field, limit)
+                result,
+                message=_shorten(self.message, limit),
+                log=_shorten(self.log, limit),
+                field=_shorten(self.field, limit),
             )
         return result
 
@@ -322,7 +325,11 @@ def _plain(value: Any) -> Any:
 
 
 def _shorten(text: str | None, limit: int) -> str | None:
-    return text if text is None or len(text.encode()) <= limit else text.encode()[: limit - 3].decode(errors="ignore") + "..."
+    return (
+        text
+        if text is None or len(text.encode()) <= limit
+        else text.encode()[: limit - 3].decode(errors="ignore") + "..."
+    )
 
 
 def _parse(hint: Any, value: Any, where: str) -> Any:

@@ -301,6 +301,14 @@ def test_a_path_outside_of_the_mount_is_a_bad_request(path: str, tmp_path: Path)
     assert (caught.value.code, caught.value.field) == (ExitCode.BAD_REQUEST, "model.path")
 
 
+def test_the_digest_tells_a_model_from_its_next_training_run(model: Path, tmp_path: Path) -> None:
+    """Same shapes, same configs, same tokenizer: only the weights differ."""
+    other = tiny_llama(tmp_path / "other", dtype="bfloat16", seed=1)
+    assert (other / "config.json").read_bytes() == (model / "config.json").read_bytes()
+    assert (other / "model.safetensors").stat().st_size == (model / "model.safetensors").stat().st_size
+    assert digest(other) != digest(model)
+
+
 def test_the_digest_sees_configs_and_headers_and_nothing_beside_the_model(model: Path) -> None:
     before = digest(model)
     for name in ("README.md", ".gitattributes", "pytorch_model.bin", "modeling.py"):
