@@ -37,6 +37,16 @@ def test_a_bad_model_path_names_the_path(operator: OperatorProcess, namespace: N
     assert_told_in_time(namespace, stalled, "ModelNotFound", "/models/nowhere")
 
 
+def test_a_file_that_the_pod_may_not_read_is_named_with_the_remedy(
+    operator: OperatorProcess, namespace: Namespace
+) -> None:
+    (namespace.folder_of("models") / "tiny" / "model.safetensors").chmod(0o600)
+    namespace.apply(deployment("locked"))
+    stalled = namespace.wait_stalled("llmdeployment", "locked", 90)
+    assert_told_in_time(namespace, stalled, "ModelNotFound", "/models/tiny/model.safetensors cannot be read by the pod")
+    assert "chmod" in condition(stalled, "Stalled")["message"]
+
+
 def test_an_unsupported_architecture_is_named_with_those_that_work(
     operator: OperatorProcess, namespace: Namespace
 ) -> None:

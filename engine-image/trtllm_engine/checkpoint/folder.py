@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -44,6 +45,9 @@ def locate(path: Path, mount: Path) -> Path:
         raise _unavailable(f"{path} {what}; model must name a folder with a config.json")
     for file in model_files(path):
         _stay_inside(file, mount)
+        if not os.access(file, os.R_OK):
+            who = f"user {os.getuid()}, groups {', '.join(map(str, os.getgroups()))}"
+            raise _unavailable(f"{file} cannot be read by the pod ({who}); let others read it: chmod -R o+rX {path}")
     if not (path / CONFIG).is_file():
         raise _unavailable(f"{path / CONFIG} does not exist; the folder holds {_listing(path)}")
     return path
