@@ -131,13 +131,13 @@ def test_serving_pods_ask_for_gpus_unless_they_compute_on_the_cpu() -> None:
 
 
 def test_build_pods_ask_for_a_gpu_only_where_the_toolchain_needs_one() -> None:
-    assert container(build_pod())["resources"] == {"requests": {"cpu": "1", "memory": "2Gi"}}
+    assert container(build_pod())["resources"] == {"requests": {"cpu": "500m", "memory": "2Gi"}}
 
 
 def test_a_limit_of_the_user_is_not_exceeded_by_a_default_request() -> None:
     resources = container(build_pod(resources={"limits": {"memory": "1Gi"}}))["resources"]
 
-    assert resources == {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}
+    assert resources == {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}
 
 
 @pytest.mark.parametrize("where", ["fetch", "build", "serve"])

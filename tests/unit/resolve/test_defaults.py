@@ -8,7 +8,7 @@ from trtllm_operator.resolve.defaults import Defaults, DefaultsError
 
 def test_nothing_configured_is_fine() -> None:
     assert Defaults.load(None) == Defaults()
-    assert Defaults().toolchain is Toolchain.TENSORRT
+    assert Defaults().toolchain is Toolchain.TORCH
     assert Defaults().retention_seconds == 7 * 24 * 3600
 
 
