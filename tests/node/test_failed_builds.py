@@ -94,7 +94,8 @@ def assert_told_in_time(namespace: Namespace, obj: Object, reason: str, words: s
     told = condition(obj, "Stalled")
     assert told["reason"] == reason, told
     assert words in told["message"], told
-    pods = [p for p in namespace.list("pod") if p["status"]["phase"] == "Failed"]
+    failed = namespace.wait_any("job", lambda job: bool(condition(job, "Failed")), "Failed", 60)
+    pods = [p for p in namespace.list("pod") if p["metadata"]["labels"]["job-name"] == failed["metadata"]["name"]]
     assert len(pods) == 1, "what cannot succeed is not tried again"
     ended = pods[0]["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"]
     delay = (datetime.fromisoformat(told["lastTransitionTime"]) - datetime.fromisoformat(ended)).total_seconds()

@@ -119,6 +119,14 @@ class Namespace:
             error.add_note(self.kubectl("get", "pods,jobs,statefulsets,events", check=False).stdout)
             raise
 
+    def wait_any(self, kind: str, until: Callable[[Object], bool], what: str, seconds: float) -> Object:
+        """The first object of a kind that is so."""
+
+        def look() -> Object | None:
+            return next((obj for obj in self.list(kind) if until(obj)), None)
+
+        return wait_until(look, f"any {kind} in {self.name} to be {what}", seconds, interval=0.25)
+
     def wait_ready(self, kind: str, name: str, seconds: float = READY_WITHIN) -> Object:
         """Fails at once when it is Stalled: nothing would change that any more."""
 
