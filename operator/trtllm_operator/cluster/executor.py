@@ -59,6 +59,8 @@ class Executor:
                 case Delete():
                     return await self._delete(action)
         except Forbidden as error:
+            if any(cause.reason == "NamespaceTerminating" for cause in error.causes):
+                return _refusal(Course.MOVING, Reason.DELETING, "the namespace is being deleted")
             if "exceeded quota" in error.message:
                 return _refusal(Course.MOVING, Reason.WAITING_FOR_QUOTA, error.message)
             raise
