@@ -43,6 +43,8 @@ class HubDouble:
     lie_about: dict[str, bytes] = field(default_factory=dict)
     """File name to other bytes of the same size, which are sent instead."""
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+    address: str = "127.0.0.1"
+    """Where it listens."""
     endpoint: str = ""
     _server: ThreadingHTTPServer | None = None
 
@@ -59,8 +61,8 @@ class HubDouble:
         return repo
 
     def __enter__(self) -> Self:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"double": self}))
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._server = ThreadingHTTPServer((self.address, 0), type("Handler", (_Handler,), {"double": self}))
+        self.endpoint = f"http://{self.address}:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, name="hub-double", daemon=True).start()
         return self
 
