@@ -1,4 +1,4 @@
-"""A model of the hub, fetched once into the namespace's cache by a real pod from a double of the hub on this machine."""
+"""A model of the hub, fetched once into the namespace's cache by a real pod; the hub is a double on this machine."""
 
 from __future__ import annotations
 
