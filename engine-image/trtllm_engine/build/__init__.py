@@ -1,0 +1,1 @@
+"""Building engines: toolchains, and their publication on a volume."""

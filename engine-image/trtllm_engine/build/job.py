@@ -1,0 +1,172 @@
+"""One build pod: from a request to a published rank."""
+
+from __future__ import annotations
+
+import resource
+from typing import Final
+
+from trtllm_engine.build.engine_folder import EngineFacts, RankRecord
+from trtllm_engine.build.publish import engine_sink, publish, published
+from trtllm_engine.build.toolchain import BuildJob, load_builder, toolchain_version
+from trtllm_engine.checkpoint.folder import CONFIG, digest, locate, read_json
+from trtllm_engine.checkpoint.inspect import refuse_other_formats, refuse_quantized
+from trtllm_engine.contract import (
+    BuildRequest,
+    ContractError,
+    ExitCode,
+    Result,
+    Step,
+    Toolchain,
+    engine_folder,
+)
+from trtllm_engine.failure import Failure
+from trtllm_engine.fetch import fetched
+from trtllm_engine.mounts import Mounts
+from trtllm_engine.network.families import read_config
+from trtllm_engine.progress import Reporter
+
+DTYPES: Final = ("float32", "float16", "bfloat16")
+
+SHARES: Final = {
+    Toolchain.TORCH: {Step.INSPECT: 2, Step.NETWORK: 1, Step.WEIGHTS: 80, Step.WRITE: 12, Step.VERIFY: 5},
+    Toolchain.TENSORRT_RTX: {
+        Step.INSPECT: 2,
+        Step.WEIGHTS: 8,
+        Step.NETWORK: 5,
+        Step.BUILD: 70,
+        Step.WRITE: 10,
+        Step.VERIFY: 5,
+    },
+}
+"""How the time of a build is divided among its steps, roughly; TensorRT is like TensorRT for RTX."""
+
+
+def reporter(request: BuildRequest, rank: int) -> Reporter:
+    """Progress with the shares of the request's toolchain."""
+    return Reporter(SHARES.get(request.toolchain, SHARES[Toolchain.TENSORRT_RTX]), rank)
+
+
+def build(request: BuildRequest, rank: int, mounts: Mounts, progress: Reporter) -> Result:
+    """Build and publish one rank, or find it published; returns the result of success and raises `Failure` else."""
+    check_request(request, rank)
+    folder, facts = mounts.store / request.output, engine_facts(request)
+    with progress.during(Step.INSPECT):
+        if (found := published(folder, facts, rank)) is not None:
+            return result_of(found)
+        builder = load_builder(request.toolchain)
+        job = inspect_job(request, mounts)
+        builder.check(job)
+    with engine_sink(folder, rank) as sink:
+        plan = builder.build(job, sink, progress)
+        with progress.during(Step.WRITE):
+            sink.sync()
+        with progress.during(Step.VERIFY):
+            check_digest(request, job)
+            record = RankRecord(
+                engine_key=request.engine_key,
+                rank=rank,
+                toolchain=request.toolchain,
+                toolchain_version=request.toolchain_version,
+                target=request.target,
+                sha256=sink.sha256,
+                bytes=sink.bytes,
+                seconds=dict(progress.seconds),
+                peak_bytes=peak_bytes(),
+                plan=plan,
+            )
+            publish(folder, sink, record, facts, job.model)
+    return result_of(record)
+
+
+def check_request(request: BuildRequest, rank: int) -> None:
+    """What can be refused from the request alone: BAD_REQUEST, or UNSUPPORTED."""
+    here = toolchain_version(request.toolchain)
+    if request.toolchain_version != here:
+        raise _bad("toolchainVersion", f"it asks for {request.toolchain_version}, but this image has {here}")
+    if not 0 <= rank < request.mapping.world_size:
+        raise _bad("mapping", f"rank {rank} is not below the world size {request.mapping.world_size}")
+    if request.mapping.world_size > 1:
+        raise Failure(
+            ExitCode.UNSUPPORTED,
+            f"toolchain {request.toolchain.value} builds for one rank; the mapping has {request.mapping.world_size}",
+            field="mapping",
+        )
+    args = request.args
+    if args.dtype not in DTYPES:
+        raise _bad("args.dtype", f"{args.dtype!r} is not one of {', '.join(DTYPES)}")
+    for name, value in (("maxBatchSize", args.max_batch_size), ("maxInputLen", args.max_input_len)):
+        if value < 1:
+            raise _bad(f"args.{name}", f"{value} is below 1")
+    if args.max_seq_len < args.max_input_len:
+        raise _bad("args.maxSeqLen", f"{args.max_seq_len} is below maxInputLen {args.max_input_len}")
+    try:
+        expected = engine_folder(request.engine_key)
+    except ContractError as error:
+        raise _bad("engineKey", str(error)) from error
+    if request.output != expected:
+        raise _bad("output", f"{request.output!r} is not {expected!r}, the folder of engineKey")
+
+
+def engine_facts(request: BuildRequest) -> EngineFacts:
+    return EngineFacts(
+        engine_key=request.engine_key,
+        model=request.model,
+        model_digest=request.model_digest,
+        toolchain=request.toolchain,
+        toolchain_version=request.toolchain_version,
+        target=request.target,
+        args=request.args,
+        mapping=request.mapping,
+    )
+
+
+def inspect_job(request: BuildRequest, mounts: Mounts) -> BuildJob:
+    """Find and understand the model; it must be the one that was asked for."""
+    folder, mount = mounts.model(request.model)
+    if request.model.repo is not None and fetched(folder) is None:
+        raise Failure(
+            ExitCode.MODEL_UNAVAILABLE, f"{folder} was not fetched, or not to its end; fetch it again", field="model"
+        )
+    model = locate(folder, mount)
+    raw = read_json(model / CONFIG)
+    refuse_other_formats(raw)
+    refuse_quantized(raw)
+    job = BuildJob(config=read_config(raw), model=model, args=request.args, target=request.target)
+    if request.args.max_seq_len > job.config.max_positions:
+        raise _bad(
+            "args.maxSeqLen", f"{request.args.max_seq_len} is beyond the model's {job.config.max_positions} positions"
+        )
+    check_digest(request, job)
+    return job
+
+
+def check_digest(request: BuildRequest, job: BuildJob) -> None:
+    """Checked before and after the weights are read: an engine holds what its key says, or is not published."""
+    if (found := digest(job.model)) != request.model_digest:
+        raise Failure(
+            ExitCode.CORRUPT_INPUT,
+            f"the model at {job.model} has digest {found}, "
+            f"but {request.model_digest} was inspected: it was changed since",
+            field="modelDigest",
+        )
+
+
+def peak_bytes() -> int:
+    """Peak resident memory of this process; Linux counts it in KiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def result_of(record: RankRecord) -> Result:
+    return Result(
+        ok=True,
+        step=Step.VERIFY,
+        files=1,
+        bytes=record.bytes,
+        digest=f"sha256:{record.sha256}",
+        seconds=record.seconds,
+        peak_bytes=record.peak_bytes,
+    )
+
+
+def _bad(name: str, message: str) -> Failure:
+    return Failure(ExitCode.BAD_REQUEST, f"{name}: {message}", field=name)

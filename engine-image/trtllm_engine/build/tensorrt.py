@@ -1,0 +1,230 @@
+"""The `tensorrt_rtx` and `tensorrt` toolchains: one adapter, since both have the same layer and builder API.
+
+TensorRT for RTX builds for a named GPU without having one. TensorRT chooses its kernels on the GPU that it builds for,
+so it needs that GPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, Final
+
+import torch
+
+from trtllm_engine.build.build_clock import BuildClock, expected_seconds, ticking
+from trtllm_engine.build.plan_header import TARGET_BITS
+from trtllm_engine.build.publish import Sink
+from trtllm_engine.build.toolchain import BuildJob
+from trtllm_engine.checkpoint.weights import load_weights
+from trtllm_engine.contract import ExitCode, Step, Toolchain
+from trtllm_engine.failure import Failure
+from trtllm_engine.network.config import DecoderConfig
+from trtllm_engine.network.parameters import parameters
+from trtllm_engine.network.tensorrt_ops import TrtNetwork, define_network
+from trtllm_engine.progress import Reporter
+
+NO_BFLOAT16: Final = frozenset({"7.5"})
+"""Compute capabilities without bfloat16: the builder refuses it as a "HW-specific datatype"."""
+
+
+class TensorRtBuilder:
+    """Builds a plan with the library of `toolchain`."""
+
+    def __init__(self, toolchain: Toolchain) -> None:
+        self._toolchain = toolchain
+        self._trt: ModuleType = importlib.import_module(toolchain.value)
+
+    def check(self, job: BuildJob) -> None:
+        capability = job.target.compute_capability
+        if capability is None:
+            raise Failure(
+                ExitCode.BAD_REQUEST,
+                f"toolchain {self._toolchain.value} needs the GPU that the engine is for, such as 8.9",
+                field="target.computeCapability",
+            )
+        allowed = self._targets()
+        if capability not in allowed:
+            raise Failure(
+                ExitCode.UNSUPPORTED,
+                f"{self._toolchain.value} cannot build for compute capability {capability} here; "
+                f"it can for {', '.join(allowed) or 'none'}",
+                field="target.computeCapability",
+            )
+        if job.args.dtype == "bfloat16" and capability in NO_BFLOAT16:
+            raise Failure(
+                ExitCode.UNSUPPORTED,
+                f"compute capability {capability} has no bfloat16; use float16 or float32",
+                field="args.dtype",
+            )
+
+    def build(self, job: BuildJob, sink: Sink, progress: Reporter) -> dict[str, int]:
+        trt, log = self._trt, ErrorLog()
+        logger = _logger(trt, log)
+        dtype: torch.dtype = getattr(torch, job.args.dtype)
+        with progress.during(Step.WEIGHTS):
+            weights = _load(job, dtype, progress)
+            weight_bytes = sum(weight.nbytes for weight in weights.values())
+        with progress.during(Step.NETWORK):
+            builder = trt.Builder(logger)
+            network = builder.create_network(0)
+            kept = define_network(trt, network, job.config, weights, dtype, job.args.max_seq_len)
+            log.raise_first()
+        with progress.during(Step.BUILD):
+            config = builder.create_builder_config()
+            self._add_profiles(builder, config, network, job)
+            self._set_target(config, job)
+            clock = BuildClock(config.num_optimization_profiles, expected_seconds(job.config.num_layers, weight_bytes))
+            config.progress_monitor = monitor = _progress_monitor(trt, clock, progress, log)
+            writer = _stream_writer(trt, sink, log)
+            with ticking(lambda: progress.at(clock.fraction())):
+                built = builder.build_serialized_network_to_stream(network, config, writer)
+            # The library holds no reference to what it called back.
+            del monitor, writer
+        log.raise_first()
+        if not built:
+            raise Failure(ExitCode.BUILDER_ERROR, f"{self._toolchain.value} built no engine and said no reason")
+        return {
+            "layers": network.num_layers,
+            "inputs": network.num_inputs,
+            "outputs": network.num_outputs,
+            "profiles": config.num_optimization_profiles,
+            "weightBytes": weight_bytes,
+            "constants": len(kept.constants),
+        }
+
+    def _targets(self) -> list[str]:
+        """Compute capabilities that can be built for: RTX's list, or the GPU that is here."""
+        if self._toolchain is Toolchain.TENSORRT_RTX:
+            return [name for name in TARGET_BITS if hasattr(self._trt.ComputeCapability, _member(name))]
+        if not torch.cuda.is_available():
+            return []
+        major, minor = torch.cuda.get_device_capability()
+        return [f"{major}.{minor}"]
+
+    def _set_target(self, config: Any, job: BuildJob) -> None:
+        """A target that is not accepted is only visible in the return value: the build would go on for another."""
+        if self._toolchain is not Toolchain.TENSORRT_RTX:
+            return
+        capability = job.target.compute_capability or ""
+        config.num_compute_capabilities = 1
+        if not config.set_compute_capability(getattr(self._trt.ComputeCapability, _member(capability)), 0):
+            raise Failure(
+                ExitCode.UNSUPPORTED,
+                f"{self._toolchain.value} refused compute capability {capability}; "
+                f"it lists {', '.join(self._targets())}",
+                field="target.computeCapability",
+            )
+
+    def _add_profiles(self, builder: Any, config: Any, network: TrtNetwork, job: BuildJob) -> None:
+        """Two: prompts (1 to max_input_len tokens), and decoding (one token), where kernels differ most."""
+        longest = job.args.max_input_len
+        for low, best, high in ((1, longest, longest), (1, 1, 1)):
+            profile = builder.create_optimization_profile()
+            for name, shapes in _ranges(
+                job.config, job.args.max_batch_size, job.args.max_seq_len, low, best, high
+            ).items():
+                profile.set_shape(name, *shapes)
+            if config.add_optimization_profile(profile) < 0:
+                raise Failure(ExitCode.BUILDER_ERROR, "TensorRT refused an optimization profile")
+
+
+@dataclass(slots=True)
+class ErrorLog:
+    """The errors that the library logged. Several bad settings are only logged, and the build then goes on without
+    them, so one line fails the build."""
+
+    lines: list[str] = field(default_factory=list)
+    failure: Failure | None = None
+    """Raised by our own code inside a callback, where an exception cannot pass through the library."""
+
+    def raise_first(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if self.lines:
+            raise Failure(ExitCode.BUILDER_ERROR, "TensorRT could not build the engine", log=self.lines[0])
+
+
+def _ranges(
+    config: DecoderConfig, batch: int, max_seq_len: int, low: int, best: int, high: int
+) -> Mapping[str, tuple[tuple[int, ...], ...]]:
+    """(min, opt, max) of every input, for `low` to `high` tokens in a row."""
+    cache = (config.num_kv_heads, max_seq_len, config.head_dim)
+    per_token = ((1, low), (batch, best), (batch, high))
+    per_row = ((1,), (batch,), (batch,))
+    per_cache = ((1, *cache), (batch, *cache), (batch, *cache))
+    return {
+        "input_ids": per_token,
+        "position_ids": per_token,
+        "write_indices": per_row,
+        "kv_lengths": per_row,
+        "last_token_ids": per_row,
+    } | {f"past_{kind}_{layer}": per_cache for layer in range(config.num_layers) for kind in ("key", "value")}
+
+
+def _load(job: BuildJob, dtype: torch.dtype, progress: Reporter) -> dict[str, torch.Tensor]:
+    total = sum(1 for _ in parameters(job.config))
+    weights: dict[str, torch.Tensor] = {}
+    for name, tensor in load_weights(job.model, job.config, dtype):
+        weights[name] = tensor
+        progress.at(len(weights) / total, f"tensor {len(weights)}/{total}")
+    return weights
+
+
+def _member(capability: str) -> str:
+    return "SM" + capability.replace(".", "")
+
+
+def _logger(trt: ModuleType, log: ErrorLog) -> Any:
+    class Logger(trt.ILogger):  # type: ignore[misc, name-defined]  # a base that exists at run time only
+        def __init__(self) -> None:
+            super().__init__()
+
+        def log(self, severity: Any, message: str) -> None:
+            if severity in (self.ERROR, self.INTERNAL_ERROR):
+                log.lines.append(message)
+            if severity in (self.ERROR, self.INTERNAL_ERROR, self.WARNING):
+                print(f"tensorrt: {message}", file=sys.stderr, flush=True)
+
+    return Logger()
+
+
+def _stream_writer(trt: ModuleType, sink: Sink, log: ErrorLog) -> Any:
+    class StreamWriter(trt.IStreamWriter):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+
+        def write(self, data: Any) -> int:
+            """0 tells the library that writing failed; an exception must not reach it."""
+            try:
+                return sink.write(data)
+            except Failure as failure:
+                log.failure = failure
+                return 0
+
+    return StreamWriter()
+
+
+def _progress_monitor(trt: ModuleType, clock: BuildClock, progress: Reporter, log: ErrorLog) -> Any:
+    class ProgressMonitor(trt.IProgressMonitor):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+
+        def phase_start(self, name: str, parent: str | None, steps: int) -> None:
+            """Phases nest; only the ends of some tell how far the build is."""
+
+        def phase_finish(self, name: str) -> None:
+            clock.finish(name)
+
+        def step_complete(self, name: str, step: int) -> bool:
+            """False ends the build."""
+            try:
+                progress.at(clock.fraction())
+            except Failure as failure:
+                log.failure = failure
+            return log.failure is None
+
+    return ProgressMonitor()
