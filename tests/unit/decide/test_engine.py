@@ -124,6 +124,17 @@ def test_a_forbidden_model_is_told_apart_from_a_missing_one() -> None:
     assert world.look_at_engine("one").verdict.reason == Reason.MODEL_FORBIDDEN
 
 
+def test_a_failed_fetch_says_how_to_try_again_and_does_when_its_job_is_deleted() -> None:
+    world = a_world()
+    look(world, "one")
+    (job,) = world.names("Job")
+    world.pod_fails(job, ExitCode.MODEL_UNAVAILABLE, field="model", message="/models/x does not exist")
+    assert f"kubectl delete job -n default {job}" in world.look_at_engine("one").verdict.message
+    world.remove("Job", job)
+    assert world.look_at_engine("one").verdict.course is Course.MOVING
+    assert world.names("Job") == [job]
+
+
 def test_a_failed_build_stands_when_its_job_is_gone() -> None:
     world = inspected()
     (build,) = builds(world)
