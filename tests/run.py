@@ -7,6 +7,7 @@ and a test skipped are failures: nothing green may hide what was not looked at.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -149,7 +150,7 @@ def read(tier: str, report: Path, seconds: float, trouble: str) -> Outcome:
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     """Ask first: fixtures that started a cluster take it down on an interrupt."""
-    process.send_signal(2)
+    process.send_signal(signal.SIGINT)
     try:
         process.wait(60)
     except subprocess.TimeoutExpired:
@@ -177,4 +178,6 @@ def main(names: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    # A shell that starts us in the background has SIGINT ignored, and pytest, which `stop` interrupts, would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))
