@@ -178,6 +178,6 @@ def main(names: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    # A shell that starts us in the background has SIGINT ignored, and pytest, which `stop` interrupts, would inherit it.
+    # A shell that starts us in the background has SIGINT ignored, and pytest would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

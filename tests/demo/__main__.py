@@ -145,7 +145,7 @@ def main() -> int:
     target: Target = OwnCluster() if where == "own" else CurrentCluster.of_environment()
     console = Console()
     # A termination ends the run as Ctrl-C does: programs that steps have started are ended, too.
-    # A shell that starts us in the background has SIGINT ignored, and every program that we start would inherit that.
+    # A shell that starts us in the background has SIGINT ignored, and what we start would inherit that.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:
