@@ -55,7 +55,7 @@ app.kubernetes.io/component: operator
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, list, create, patch]
+  verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]

@@ -48,6 +48,7 @@ class Reason(enum.StrEnum):
     ROLLING_OUT = "RollingOut", "Replicas are being brought to the target revision."
     WAITING_FOR_GPUS = "WaitingForGPUs", "Pods wait for a node with free GPUs."
     WAITING_FOR_NODE = "WaitingForNode", "Pods wait for a node with room for them; the message carries what is short."
+    WAITING_FOR_SECRET = "WaitingForSecret", "A Secret that a pod refers to, or a key in it, does not exist."
     WAITING_FOR_QUOTA = "WaitingForQuota", "The namespace's quota does not allow the pods."
     IMAGE_PULL_FAILING = "ImagePullFailing", "An image cannot be pulled."
     REPLICA_CRASHING = "ReplicaCrashing", "A replica keeps ending; the message carries how."

@@ -103,7 +103,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         selector=SELECTOR,
     ),
     "PersistentVolumeClaim": _watched_child("v1", "persistentvolumeclaims", "create", "delete"),
-    "Service": _listed_child("v1", "services", "create", "patch"),
+    "Service": _watched_child("v1", "services", "create", "patch"),
     "ControllerRevision": _listed_child("apps/v1", "controllerrevisions", "create"),
     "Lease": Kind(api_version="coordination.k8s.io/v1", plural="leases", verbs=frozenset({"get", "create", "update"})),
     "Event": Kind(api_version="events.k8s.io/v1", plural="events", verbs=frozenset({"create"})),

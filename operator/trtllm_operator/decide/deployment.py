@@ -235,13 +235,14 @@ def _progress(
     updated = sum(group.current and group.ready and not group.deleting for group in observed)
     count = f"{updated} of {wanted} replicas are ready"
     for pod in pods:
-        if pod.restarts >= RESTART_BUDGET and not pod.ready:
-            said = runs.result(pod)
+        said = runs.result(pod)
+        hopeless = said is not None and said.code in runs.FINAL_CODES
+        if (pod.restarts >= RESTART_BUDGET or hopeless) and not pod.ready:
             cause = (said.message if said else None) or pod.exit_message or pod.exit_reason or pod.waiting_message
             return Verdict(
                 course=Course.STALLED,
                 reason=Reason.REPLICA_CRASHING,
-                message=f"pod {pod.meta.name} was restarted {pod.restarts} times, code {pod.exit_code}: {cause}; "
+                message=f"pod {pod.meta.name} ended with code {pod.exit_code} ({pod.restarts} restarts): {cause}; "
                 f"see: kubectl logs -n {pod.meta.namespace} {pod.meta.name} --previous",
             )
     if (waits := runs.waiting(pods)) is not None:
@@ -287,8 +288,14 @@ def _moves(snapshot: DeploymentSnapshot, step: rollout.Step, revision: str, reas
 
 
 def port(snapshot: DeploymentSnapshot) -> int:
+    """What clients use: that of what serves, until its successor does; a spec that is not served moves nothing."""
     spec = snapshot.deployment.spec
-    return spec.serving_port if spec is not None else 8000
+    serving = serving_revision(snapshot)
+    target = None if spec is None else revision_hash(spec)
+    for revision in (serving, target, *sorted(snapshot.revisions)):
+        if revision in snapshot.revisions:
+            return snapshot.revisions[revision].port
+    raise LookupError(f"{snapshot.deployment.meta.name} has no revision, so nothing has a port")
 
 
 def _moving(reason: Reason, message: str) -> Verdict:

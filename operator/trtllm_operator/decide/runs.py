@@ -85,6 +85,13 @@ def waiting(pods: Iterable[PodView]) -> Verdict | None:
                 message=f"pod {pod.meta.name}: {pod.waiting_reason}: {pod.waiting_message or 'no detail'}; "
                 "check the image's name, the registry and podTemplate.imagePullSecrets",
             )
+        if pod.waiting_reason == "CreateContainerConfigError":
+            return Verdict(
+                course=Course.MOVING,
+                reason=Reason.WAITING_FOR_SECRET,
+                message=f"pod {pod.meta.name}: {pod.waiting_message or pod.waiting_reason}; "
+                "create it, or mend hubTokenSecretRef",
+            )
         if pod.unschedulable:
             return Verdict(course=Course.MOVING, reason=unschedulable_reason(pod), message=unschedulable_message(pod))
     return None
@@ -99,7 +106,12 @@ def unschedulable_reason(pod: PodView) -> Reason:
 
 
 def unschedulable_message(pod: PodView) -> str:
-    return f"pod {pod.meta.name} fits on no node: {pod.unschedulable}"
+    """The scheduler's words, and which field of ours to look at."""
+    remedy = {
+        Reason.WAITING_FOR_VOLUME: "make the claim, or name another in modelVolume.persistentVolumeClaim.claimName",
+        Reason.WAITING_FOR_GPUS: "free GPUs, add nodes, or look at gpu.resourceName and scheduling",
+    }.get(unschedulable_reason(pod), "look at scheduling.nodeSelector, scheduling.tolerations and the pod's requests")
+    return f"pod {pod.meta.name} fits on no node: {pod.unschedulable.rstrip('. ')}; {remedy}"
 
 
 def last_progress(run: Run) -> Progress | None:

@@ -44,6 +44,11 @@ class Frozen:
     template: Mapping[str, Any]
     """Pod template of the replica groups, without the ordinal's label."""
 
+    @property
+    def port(self) -> int:
+        """Of the server, as its pods have it."""
+        return int(self.template["spec"]["containers"][0]["ports"][0]["containerPort"])
+
     def to_data(self) -> dict[str, Any]:
         """As a ControllerRevision's `data`."""
         return {

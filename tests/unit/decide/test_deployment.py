@@ -237,6 +237,42 @@ def test_a_crashing_replica_stalls_with_what_it_said_last() -> None:
     assert status(world)["phase"] == "Failed"
 
 
+def test_a_replica_whose_end_no_restart_can_mend_stalls_at_once() -> None:
+    world = served()
+    world.change("StatefulSet", "chat-0", status={"readyReplicas": 0})
+    ended = {"exitCode": 6, "message": '{"ok":false,"code":6,"message":"tokenizer.json cannot be read"}'}
+    world.group_pod("chat-0", {"phase": "Running", "containerStatuses": [{"state": {"terminated": ended}}]})
+    plan = world.look_at_deployment("chat")
+    assert (plan.verdict.course, plan.verdict.reason) == (Course.STALLED, Reason.REPLICA_CRASHING)
+    assert "tokenizer.json cannot be read" in plan.verdict.message
+
+
+def test_a_missing_secret_is_named_and_waited_for() -> None:
+    world = a_world()
+    world.look_at_deployment("chat")
+    waiting = {"reason": "CreateContainerConfigError", "message": 'secret "nosuch" not found'}
+    world.job_pod(
+        the_job(world, "-fetch-"), {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]}
+    )
+    plan = world.look_at_deployment("chat")
+    assert (plan.verdict.course, plan.verdict.reason) == (Course.MOVING, Reason.WAITING_FOR_SECRET)
+    assert 'secret "nosuch" not found' in plan.verdict.message
+
+
+def test_the_port_for_clients_stays_until_the_revision_that_changes_it_serves() -> None:
+    world = served()
+    world.change("LLMDeployment", "chat", spec={"serving": {"port": 9100}, "buildConfig": {"maxSeqLen": 99999}})
+    world.settle("chat")
+    assert world.get("Service", "chat")["spec"]["ports"][0]["port"] == 8000
+    assert status(world)["url"].endswith(":8000/v1")
+    world.change("LLMDeployment", "chat", spec={"buildConfig": {"maxSeqLen": 2048}})
+    world.settle("chat")
+    assert world.get("Service", "chat")["spec"]["ports"][0]["port"] == 8000, "the new group is not ready yet"
+    world.group_becomes_ready("chat-1")
+    world.settle("chat")
+    assert world.get("Service", "chat")["spec"]["ports"][0]["port"] == 9100
+
+
 def test_facts_that_refuse_the_spec_stall_before_anything_is_built() -> None:
     world = a_world(buildConfig={"maxSeqLen": 9000})
     world.settle("chat")

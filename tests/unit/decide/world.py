@@ -119,6 +119,9 @@ class World:
             "StatefulSet", name, status={"observedGeneration": group["metadata"]["generation"], "readyReplicas": 1}
         )
 
+    def job_pod(self, job: str, status: Json) -> None:
+        self._pod(job, status)
+
     def group_pod(self, group: str, status: Json) -> None:
         self.put(_child("Pod", f"{group}-0", self.get("StatefulSet", group), status))
 
