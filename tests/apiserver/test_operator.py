@@ -226,6 +226,24 @@ def test_a_restart_at_rest_writes_nothing(operator: OperatorProcess, chat: Deplo
     assert written == {"leases"}
 
 
+@pytest.mark.parametrize("kind_and_name", ["service/chat", "service/chat-ranks", "statefulset/chat-0"])
+def test_what_somebody_deletes_comes_back_by_itself(
+    kind_and_name: str, operator: OperatorProcess, chat: Deployment
+) -> None:
+    chat.apply()
+    chat.become_ready()
+    kind, _, name = kind_and_name.partition("/")
+    before = chat.get(kind, name)
+    assert before is not None
+    chat.kubectl("delete", kind, name, "--timeout=30s")
+
+    def is_back() -> bool:
+        now = chat.get(kind, name)
+        return now is not None and now["metadata"]["uid"] != before["metadata"]["uid"]
+
+    wait_until(is_back, f"{kind_and_name} to be back", 15)
+
+
 def test_the_scale_subresource_moves_replicas_and_zero_is_ready(operator: OperatorProcess, chat: Deployment) -> None:
     chat.apply()
     chat.become_ready()
