@@ -14,6 +14,7 @@ from trtllm_engine.contract import ExitCode, ModelSource
 from trtllm_engine.failure import Failure
 
 CONFIG: Final = "config.json"
+TOKENIZER: Final = "tokenizer.json"
 INDEX: Final = "model.safetensors.index.json"
 SINGLE: Final = "model.safetensors"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from trtllm_engine.checkpoint.folder import CONFIG, digest, read_headers, read_json
+from trtllm_engine.checkpoint.folder import CONFIG, TOKENIZER, digest, read_headers, read_json
 from trtllm_engine.checkpoint.safetensors_header import Header, TensorInfo
 from trtllm_engine.contract import ExitCode, ModelFacts
 from trtllm_engine.failure import Failure
@@ -30,6 +30,13 @@ def inspect_model(folder: Path, commit: str | None = None) -> ModelFacts:
     raw = read_json(folder / CONFIG)
     refuse_other_formats(raw)
     config = read_config(raw)
+    if not (folder / TOKENIZER).is_file():
+        raise Failure(
+            ExitCode.MODEL_UNAVAILABLE,
+            f"{folder / TOKENIZER} does not exist, and no server can answer without it; "
+            "save the tokenizer beside the model: AutoTokenizer.from_pretrained(...).save_pretrained(folder)",
+            field="model",
+        )
     headers = read_headers(folder)
     quantization = _quantization(raw)
     used = _all_tensors(headers) if quantization else check_tensors(config, headers)

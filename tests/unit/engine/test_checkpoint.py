@@ -301,6 +301,13 @@ def test_a_path_outside_of_the_mount_is_a_bad_request(path: str, tmp_path: Path)
     assert (caught.value.code, caught.value.field) == (ExitCode.BAD_REQUEST, "model.path")
 
 
+def test_a_model_without_a_tokenizer_is_refused_before_anything_is_built(model: Path) -> None:
+    (model / "tokenizer.json").unlink()
+    with pytest.raises(Failure, match="tokenizer.json does not exist") as caught:
+        inspect_model(model)
+    assert (caught.value.code, caught.value.field) == (ExitCode.MODEL_UNAVAILABLE, "model")
+
+
 def test_the_digest_tells_a_model_from_its_next_training_run(model: Path, tmp_path: Path) -> None:
     """Same shapes, same configs, same tokenizer: only the weights differ."""
     other = tiny_llama(tmp_path / "other", dtype="bfloat16", seed=1)
