@@ -288,14 +288,17 @@ def _moves(snapshot: DeploymentSnapshot, step: rollout.Step, revision: str, reas
 
 
 def port(snapshot: DeploymentSnapshot) -> int:
-    """What clients use: that of what serves, until its successor does; a spec that is not served moves nothing."""
+    """What clients use: that of what serves, until its successor does; a spec that is not served moves nothing.
+
+    Raises `LookupError` before there is a revision.
+    """
     spec = snapshot.deployment.spec
-    serving = serving_revision(snapshot)
-    target = None if spec is None else revision_hash(spec)
-    for revision in (serving, target, *sorted(snapshot.revisions)):
-        if revision in snapshot.revisions:
-            return snapshot.revisions[revision].port
-    raise LookupError(f"{snapshot.deployment.meta.name} has no revision, so nothing has a port")
+    preferred = (serving_revision(snapshot), None if spec is None else revision_hash(spec), *sorted(snapshot.revisions))
+    ports = (snapshot.revisions[revision].port for revision in preferred if revision and revision in snapshot.revisions)
+    first = next(ports, None)
+    if first is None:
+        raise LookupError(f"{snapshot.deployment.meta.name} has no revision, so nothing has a port")
+    return first
 
 
 def _moving(reason: Reason, message: str) -> Verdict:

@@ -100,8 +100,8 @@ def learn(
         return _moving(Reason.FETCHING_MODEL, f"waiting for the previous Job {fetch.job.meta.name} to go"), ()
     if (failed := runs.failure(fetch, "fetch")) is not None:
         meta = fetch.job.meta
-        again = f"; when the cause is mended: kubectl delete job -n {meta.namespace} {meta.name}"
-        return Verdict(course=Course.STALLED, reason=failed.reason, message=failed.message + again), ()
+        remedy = f"; when the cause is mended: kubectl delete job -n {meta.namespace} {meta.name}"
+        return Verdict(course=Course.STALLED, reason=failed.reason, message=failed.message + remedy), ()
     if fetch.job.complete and not any(pod.phase == "Succeeded" for pod in fetch.pods):
         # The pod is gone, and what it learned with it (nobody was there to read it): ask again.
         again = Delete(

@@ -38,7 +38,8 @@ async def test_what_does_not_differ_costs_no_request() -> None:
 
 async def test_what_differs_is_applied_and_everybody_concerned_is_asked() -> None:
     async with scripted() as (server, client, _):
-        store, asked = Store(), []
+        store = Store()
+        asked: list[Json] = []
         store.put(a_service(uid="u", version=5, port=1))
         server.answer(200, a_service(uid="u", version=6))
         await Executor(client, store, asked.append).execute([Apply(manifest=a_service(), reason="")])

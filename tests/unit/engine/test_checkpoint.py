@@ -303,7 +303,7 @@ def test_a_path_outside_of_the_mount_is_a_bad_request(path: str, tmp_path: Path)
 
 def test_a_model_without_a_tokenizer_is_refused_before_anything_is_built(model: Path) -> None:
     (model / "tokenizer.json").unlink()
-    with pytest.raises(Failure, match="tokenizer.json does not exist") as caught:
+    with pytest.raises(Failure, match=r"tokenizer\.json does not exist") as caught:
         inspect_model(model)
     assert (caught.value.code, caught.value.field) == (ExitCode.MODEL_UNAVAILABLE, "model")
 
