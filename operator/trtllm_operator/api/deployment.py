@@ -56,14 +56,6 @@ class Gpu(ApiModel):
     """Extended resource that stands for a GPU. Default: the operator's, as installed nvidia.com/gpu."""
 
 
-class Strategy(ApiModel):
-    """How a new revision is rolled out."""
-
-    progress_deadline_seconds: int | None = Field(default=None, ge=60, le=604800)
-    """Seconds that a scheduled replica may take to become ready before the revision counts as failed. Default:
-    serving.startupSeconds and 600."""
-
-
 class LLMDeploymentSpec(LlmArgs):
     """A model and how to serve it: LlmArgs at the top level, deployment fields beside them."""
 
@@ -81,8 +73,6 @@ class LLMDeploymentSpec(LlmArgs):
     """The server in each pod."""
     gpu: Gpu = Gpu()
     """How pods ask for GPUs."""
-    strategy: Strategy = Strategy()
-    """How a new revision is rolled out."""
     scheduling: Scheduling = Scheduling()
     """Where all pods run."""
     pod_template: PodTemplate = PodTemplate()

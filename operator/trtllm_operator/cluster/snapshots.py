@@ -29,12 +29,10 @@ def deployment_snapshot(store: Store, obj: Object, defaults: Defaults) -> Deploy
     deployment = LLMDeployment.of(obj)
     owned = store.owned(deployment.meta.uid)
     sets = [child for child in owned if child["kind"] == "StatefulSet"]
-    claim = store.get(Key("PersistentVolumeClaim", deployment.meta.namespace, names.cache_claim()))
     return DeploymentSnapshot(
         deployment=deployment,
         defaults=defaults,
         fetch=_fetch(store, deployment, owned, defaults),
-        cache_claim=None if claim is None else ClaimView.of(claim),
         revisions={frozen.hash: frozen for frozen in _revisions(owned)},
         engines=_engines(store, deployment.meta.namespace),
         groups=tuple(GroupView.of(child) for child in sets),

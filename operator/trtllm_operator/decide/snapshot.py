@@ -49,7 +49,6 @@ class DeploymentSnapshot:
     deployment: LLMDeployment
     defaults: Defaults
     fetch: Run | None = None
-    cache_claim: ClaimView | None = None
     revisions: Mapping[str, Frozen] = field(default_factory=dict)
     """What was frozen, by revision hash."""
     engines: tuple[LLMEngine, ...] = ()

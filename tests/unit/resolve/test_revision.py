@@ -23,7 +23,6 @@ def test_a_revision_hash_does_not_change_between_versions_of_the_operator() -> N
     [
         {"replicas": 0},
         {"suspend": True},
-        {"strategy": {"progressDeadlineSeconds": 900}},
         {"hubTokenSecretRef": {"name": "hf", "key": "token"}},
         {"engine": {"retention": "Keep", "deadlineSeconds": 600}},
         {"engine": {"storage": {"size": "9Gi"}, "resources": {"limits": {"memory": "96Gi"}}}},
