@@ -108,6 +108,8 @@ class ProblemStatus(StatusModel):
     """The offending value and the allowed ones."""
     hint: str | None = None
     """What to do."""
+    rule: str | None = None
+    """Id of the rule that refuses."""
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
@@ -125,11 +127,13 @@ class AdjustmentStatus(StatusModel):
     """What is used."""
     reason: str
     """Why."""
+    rule: str | None = None
+    """Id of the rule that made the change."""
 
     @classmethod
     def of(cls, adjustment: Adjustment) -> Self:
         written = {"from": adjustment.from_value, "to": adjustment.to_value, "reason": adjustment.reason}
-        return cls.model_validate({"field": adjustment.path, **written})
+        return cls.model_validate({"field": adjustment.path, **written, "rule": adjustment.rule})
 
 
 class MappingStatus(StatusModel):

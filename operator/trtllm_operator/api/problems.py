@@ -1,4 +1,4 @@
-"""What is wrong with a spec, and what arbitration changed: the same lists for admission, command line and status."""
+"""What is wrong with a spec, what is doubtful, and what arbitration changed: the same lists for admission, command line and status."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Problem(Message):
     """The offending value and the allowed ones."""
     hint: str | None = None
     """What to do."""
+    rule: str | None = None
+    """Id of the rule (`docs/reference/rules.md`) that refuses; None for the schema's own findings."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" + (f"; {self.hint}" if self.hint else "")
@@ -34,6 +36,21 @@ class Adjustment(Message):
     from_value: str | None = None
     to_value: str
     reason: str
+    rule: str | None = None
+    """Id of the rule that made the change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caution(Message):
+    """Something that is allowed and probably not what the user wants; shown as a warning, changes nothing."""
+
+    path: str
+    message: str
+    """What will happen, and the remedy."""
+    rule: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
 
 
 class Refused(ValueError):
