@@ -1,5 +1,8 @@
 """Run the test tiers: `python -m tests.run [TIER...]`, each in a process and a time of its own.
 
+Two lanes run side by side, because the node tier mostly waits (for kubelets, leases, pods) while the others compute.
+A single lane's output goes through as it comes; of two, each tier's comes whole when it ends.
+
 A tier that this machine cannot run is named with the reason. With `REQUIRE_ALL=1`, as in CI, a tier left out
 and a test skipped are failures: nothing green may hide what was not looked at.
 """
@@ -10,12 +13,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from tests.cluster import prerequisites
 from tests.cluster.errors import HarnessError
@@ -42,6 +48,8 @@ class Suite:
     """Seconds after which the tier is stopped and has failed: a hang must not use up the whole of a CI run."""
     obstacle: Callable[[], str | None] = lambda: None
     """Why this machine cannot run it, if so."""
+    lane: str = "computing"
+    """Tiers of one lane run one after another."""
 
 
 def no_control_plane() -> str | None:
@@ -68,15 +76,15 @@ def _missing(commands: dict[str, str]) -> str | None:
 TIERS: Final = {
     tier.name: tier
     for tier in (
-        Suite(name="unit", arguments=("tests/unit",), limit=1200),
+        Suite(name="unit", arguments=("tests/unit",), limit=1800),
         Suite(name="golden", arguments=("tests/golden",), limit=300),
         Suite(
             name="apiserver",
             arguments=("tests/apiserver", "tests/cluster", f"--ignore={NODE_HARNESS}"),
-            limit=1200,
+            limit=1800,
             obstacle=no_control_plane,
         ),
-        Suite(name="node", arguments=("tests/node", NODE_HARNESS), limit=1800, obstacle=no_node),
+        Suite(name="node", arguments=("tests/node", NODE_HARNESS), limit=2400, obstacle=no_node, lane="waiting"),
     )
 }
 
@@ -110,8 +118,8 @@ class Outcome:
         )
 
 
-def run(tier: Suite) -> Outcome:
-    """Run one tier; its output goes through to the terminal."""
+def run(tier: Suite, output: IO[bytes] | None = None) -> Outcome:
+    """Run one tier; its output goes to `output`, else through to the terminal."""
     if (reason := tier.obstacle()) is not None:
         return Outcome(tier=tier.name, trouble=reason, left_out=True)
     REPORTS.mkdir(parents=True, exist_ok=True)
@@ -119,7 +127,10 @@ def run(tier: Suite) -> Outcome:
     report.unlink(missing_ok=True)
     began = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", "--durations=5", *tier.arguments], cwd=ROOT
+        [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", "--durations=5", *tier.arguments],
+        cwd=ROOT,
+        stdout=output,
+        stderr=subprocess.STDOUT if output else None,
     )
     trouble = ""
     try:
@@ -132,6 +143,37 @@ def run(tier: Suite) -> Outcome:
         trouble = f"stopped at its limit of {tier.limit:.0f}s"
         stop(process)
     return read(tier.name, report, time.monotonic() - began, trouble)
+
+
+def run_all(tiers: Sequence[Suite]) -> list[Outcome]:
+    """Run tiers, lanes side by side; outcomes come in the order asked for."""
+    lanes: dict[str, list[Suite]] = {}
+    for tier in tiers:
+        lanes.setdefault(tier.lane, []).append(tier)
+    if len(lanes) <= 1:
+        return [outcome for lane in lanes.values() for outcome in run_lane(lane)]
+    terminal = threading.Lock()
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        by_lane = pool.map(lambda lane: run_lane(lane, terminal), lanes.values())
+    by_name = {outcome.tier: outcome for outcomes in by_lane for outcome in outcomes}
+    return [by_name[tier.name] for tier in tiers]
+
+
+def run_lane(tiers: Sequence[Suite], terminal: threading.Lock | None = None) -> list[Outcome]:
+    """Run tiers one after another; with others beside them, the terminal is only taken to show a whole tier."""
+    outcomes = []
+    for tier in tiers:
+        if terminal is None:
+            print(f"--- tier {tier.name}", flush=True)
+            outcomes.append(run(tier))
+            continue
+        with tempfile.TemporaryFile() as output:
+            print(f"--- tier {tier.name} runs beside another; its output follows when it ends", flush=True)
+            outcomes.append(run(tier, output))
+            output.seek(0)
+            with terminal:
+                print(f"--- tier {tier.name}", output.read().decode(errors="replace"), sep="\n", flush=True)
+    return outcomes
 
 
 def read(tier: str, report: Path, seconds: float, trouble: str) -> Outcome:
@@ -164,10 +206,7 @@ def main(names: Sequence[str]) -> int:
         print(f"error: no tier {unknown[0]!r}; tiers are {', '.join(TIERS)}", file=sys.stderr)
         return 2
     require_all = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
-    outcomes = []
-    for name in names or TIERS:
-        print(f"--- tier {name}", flush=True)
-        outcomes.append(run(TIERS[name]))
+    outcomes = run_all([TIERS[name] for name in names or TIERS])
     print()
     for outcome in outcomes:
         print(outcome)

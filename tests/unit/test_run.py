@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run import Outcome, Suite, read, run
+from tests.run import Outcome, Suite, read, run, run_all
 
 REPORT = (
     '<testsuites><testsuite tests="{tests}" failures="{failures}" errors="{errors}" skipped="{skipped}"/></testsuites>'
@@ -48,3 +48,18 @@ def test_a_tier_that_the_machine_cannot_run_is_named_with_the_reason() -> None:
 def test_what_was_not_looked_at_is_a_failure_where_all_is_required(outcome: Outcome) -> None:
     assert outcome.is_good(require_all=False)
     assert not outcome.is_good(require_all=True)
+
+
+def test_lanes_run_side_by_side_and_each_tier_is_shown_whole(capfd: pytest.CaptureFixture[str]) -> None:
+    tiers = [
+        Suite(name="first", arguments=("--collect-only", "tests/golden"), limit=60, lane="waiting"),
+        Suite(name="second", arguments=("--collect-only", "tests/no-such-folder"), limit=60, lane="computing"),
+    ]
+    outcomes = run_all(tiers)
+    assert [outcome.tier for outcome in outcomes] == ["first", "second"]
+    assert outcomes[1].trouble == "pytest ended with status 4"
+    shown = capfd.readouterr().out
+    for name in ("first", "second"):
+        assert f"--- tier {name} runs beside another; its output follows when it ends" in shown
+    _, second = shown.split("--- tier second\n")
+    assert "no-such-folder" in second.split("--- tier first\n")[0]
