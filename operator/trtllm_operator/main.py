@@ -25,6 +25,7 @@ from kubernetes.aio.config import ConfigException
 
 from . import __version__
 from .api.names import MANAGER, ROLE_LABEL
+from .cluster.admission import Admission
 from .cluster.build_logs import follow_builds
 from .cluster.client import Client, Takeover
 from .cluster.connection import configure
@@ -36,6 +37,7 @@ from .cluster.leader import Leader, LeadershipLost
 from .cluster.metrics import Metrics
 from .cluster.probes import Probes
 from .cluster.watch import SILENCE, Watch
+from .cluster.webhook_certificate import WebhookCertificate
 from .reconcile.queue import Queue
 from .reconcile.resync import Listing, resync, resync_forever
 from .reconcile.store import Object, Store
@@ -60,6 +62,8 @@ class Options:
     kubeconfig: str | None = None
     probe_address: str = ":8080"
     lease_namespace: str = "default"
+    webhook_address: str | None = None
+    webhook_service: str = f"{MANAGER}-webhook"
     workers: int = 4
     log_level: str = "INFO"
     log_format: str = "plain"
@@ -101,6 +105,15 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         metavar="NAME",
         help="where the leader's Lease lives (POD_NAMESPACE)",
     )
+    parser.add_argument(
+        "--webhook-address", metavar="HOST:PORT", help="serve the admission webhook here; without it there is none"
+    )
+    parser.add_argument(
+        "--webhook-service",
+        default=f"{MANAGER}-webhook",
+        metavar="NAME",
+        help="Service of the webhook in the lease's namespace; its Secret and configuration have the same name",
+    )
     parser.add_argument("--workers", type=_positive, default=4, metavar="N", help="objects reconciled at once")
     parser.add_argument(
         "--log-level", default=env.get("LOG_LEVEL", "INFO").upper(), choices=["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -114,6 +127,8 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         kubeconfig=given.kubeconfig,
         probe_address=given.probe_address,
         lease_namespace=given.lease_namespace,
+        webhook_address=given.webhook_address,
+        webhook_service=given.webhook_service,
         workers=given.workers,
         log_level=given.log_level,
         log_format=given.log_format,
@@ -157,6 +172,18 @@ class Operator:
             defaults=defaults,
             now=now,
         )
+        self._certificate = WebhookCertificate(
+            self._client,
+            namespace=options.lease_namespace,
+            service=options.webhook_service,
+            now=now,
+            is_leader=lambda: self._leader.is_leader,
+        )
+        self._admission = (
+            Admission(options.webhook_address, certificate=self._certificate, defaults=defaults)
+            if options.webhook_address
+            else None
+        )
         self._watch: Watch | None = None
         self._synced = asyncio.Event()
         self._stop = asyncio.Event()
@@ -170,10 +197,14 @@ class Operator:
     async def run(self) -> int:
         """Stand by, lead, and stop on SIGTERM; returns the exit code."""
         self._take_signals()
+        admission: list[asyncio.Task[None]] = []
         try:
             await self._probes.start()
-            if await self._unless_stopped(self._leader.acquire()):
-                await self._lead()
+            if self._admission is not None:
+                await self._admission.start()
+                admission.append(asyncio.create_task(self._certificate.keep(), name="webhook certificate"))
+            if await self._unless_stopped(self._leader.acquire(), *admission):
+                await self._lead(*admission)
             logger.info("stopped")
             return 0
         except LeadershipLost as error:
@@ -183,16 +214,20 @@ class Operator:
             logger.exception("exiting on an error that a restart may mend")
             return 1
         finally:
+            for part in admission:
+                part.cancel()
             await self._leader.release()
+            if self._admission is not None:
+                await self._admission.stop()
             await self._probes.stop()
             await self._client.close()
 
-    async def _lead(self) -> None:
-        """Work until stopped. Raises what ended a part of us; every part is meant to run for ever."""
+    async def _lead(self, *beside: asyncio.Task[None]) -> None:
+        """Work until stopped. Raises what ended a part of us or of `beside`; each is meant to run for ever."""
         hold = asyncio.create_task(self._leader.hold(), name="lease")
         parts: list[asyncio.Task[None]] = [hold]
         try:
-            if not await self._unless_stopped(self._await_definitions(), hold):
+            if not await self._unless_stopped(self._await_definitions(), hold, *beside):
                 return
             kinds = [name for name, kind in KINDS.items() if kind.stored]
             watch = self._watch = Watch(
@@ -215,7 +250,7 @@ class Operator:
                 # Last: at its end Kopf cancels every task that is younger than itself.
                 asyncio.create_task(watch.run(started=self._take_signals), name="watch"),
             ]
-            if not await self._unless_stopped(asyncio.Event().wait(), *parts):
+            if not await self._unless_stopped(asyncio.Event().wait(), *parts, *beside):
                 self._queue.close()
                 await asyncio.wait([workers], timeout=GRACE)
                 watch.stop()

@@ -115,8 +115,8 @@ def granted(*roles: Manifest) -> set[tuple[str, str, str]]:
     }
 
 
-def needed() -> Iterator[tuple[str, str, str]]:
-    for kind in KINDS.values():
+def needed(at_home: bool) -> Iterator[tuple[str, str, str]]:
+    for kind in (kind for kind in KINDS.values() if kind.at_home is at_home):
         yield from ((kind.group, kind.plural, verb) for verb in kind.verbs)
         for name, verbs in kind.subresources.items():
             yield from ((kind.group, f"{kind.plural}/{name}", verb) for verb in verbs)
@@ -130,24 +130,25 @@ OWNER_REFERENCES: Final = {
 
 def test_the_operator_gets_exactly_the_rights_that_its_calls_use(installation: str) -> None:
     (everywhere,) = find(installation, "ClusterRole", "trtllm-operator")
-    (at_home,) = find(installation, "Role", "-leader")
-    assert granted(everywhere, at_home) == set(needed()) | OWNER_REFERENCES
-    assert {resource for _, resource, _ in granted(at_home)} == {"leases"}
+    assert granted(everywhere) == set(needed(at_home=False)) | OWNER_REFERENCES
+    (leader,), (webhook,) = find(installation, "Role", "-leader"), find(installation, "ClusterRole", "-webhook")
+    assert granted(leader, webhook) == set(needed(at_home=True))
 
 
-def test_the_operator_can_never_read_a_secret(installation: str) -> None:
-    resources = {
-        resource for _, resource, _ in granted(*find(installation, "ClusterRole"), *find(installation, "Role"))
-    }
-    assert not {"secrets", "*"} & resources
+def test_the_only_secret_that_the_operator_can_read_is_its_own_certificate(installation: str) -> None:
+    """I12. `create` alone shows nothing of a Secret."""
+    roles = [*find(installation, "ClusterRole"), *find(installation, "Role")]
+    rules = [rule for role in roles for rule in role["rules"] if {"secrets", "*"} & set(rule["resources"])]
+    reading = [rule for rule in rules if set(rule["verbs"]) != {"create"}]
+    assert [rule.get("resourceNames") for rule in reading] == [["trtllm-operator-webhook"]]
 
 
 def test_in_namespaced_mode_nothing_is_granted_outside_of_the_namespaces(namespaced: str) -> None:
     assert not find(namespaced, "ClusterRoleBinding")
     roles = [role for role in find(namespaced, "Role") if not role["metadata"]["name"].endswith("-leader")]
     assert [role["metadata"]["namespace"] for role in roles] == ["team-a", "team-b"]
-    leases = {("coordination.k8s.io", "leases", verb) for verb in KINDS["Lease"].verbs}
-    assert granted(roles[0]) == (set(needed()) | OWNER_REFERENCES) - leases
+    assert granted(roles[0]) == set(needed(at_home=False)) | OWNER_REFERENCES
+    assert not find(namespaced, "ValidatingWebhookConfiguration")
     (deployment,) = find(namespaced, "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert {"--namespace=team-a", "--namespace=team-b"} < set(container["args"])

@@ -3,6 +3,13 @@
 {{- .Values.nameOverride | default .Release.Name | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* Name of the webhook's Service, Secret and configuration; empty where there is no webhook. */}}
+{{- define "trtllm-operator.webhook" -}}
+{{- if and .Values.webhook.enabled (not .Values.watchNamespaces) -}}
+{{ include "trtllm-operator.name" . }}-webhook
+{{- end -}}
+{{- end -}}
+
 {{- define "trtllm-operator.selector" -}}
 app.kubernetes.io/name: trtllm-operator
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -28,6 +28,8 @@ class Kind:
     """Its state drives decisions: seen at once."""
     stored: bool = False
     """In the store: listed by every resync, between them only if watched."""
+    at_home: bool = False
+    """Touched in the operator's own namespace, or there is one that is ours: granted there, and by name."""
     selector: str | None = None
     """Label selector, applied at the API server, of the objects that concern us; None: all."""
 
@@ -105,6 +107,20 @@ KINDS: Final[Mapping[str, Kind]] = {
     "PersistentVolumeClaim": _watched_child("v1", "persistentvolumeclaims", "create", "delete"),
     "Service": _watched_child("v1", "services", "create", "patch"),
     "ControllerRevision": _listed_child("apps/v1", "controllerrevisions", "create"),
-    "Lease": Kind(api_version="coordination.k8s.io/v1", plural="leases", verbs=frozenset({"get", "create", "update"})),
+    "Lease": Kind(
+        api_version="coordination.k8s.io/v1",
+        plural="leases",
+        verbs=frozenset({"get", "create", "update"}),
+        at_home=True,
+    ),
+    # Of the admission webhook: its certificate, and the API server's knowledge of it.
+    "Secret": Kind(api_version="v1", plural="secrets", verbs=frozenset({"get", "create", "update"}), at_home=True),
+    "ValidatingWebhookConfiguration": Kind(
+        api_version="admissionregistration.k8s.io/v1",
+        plural="validatingwebhookconfigurations",
+        verbs=frozenset({"get", "update"}),
+        namespaced=False,
+        at_home=True,
+    ),
     "Event": Kind(api_version="events.k8s.io/v1", plural="events", verbs=frozenset({"create"})),
 }
