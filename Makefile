@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 NAME ?= dev
 GPUS ?= 8
 # Tiers of `make test`, in the order in which they run.
-TIERS ?= unit golden apiserver node
+TIERS ?= unit golden gitops apiserver node
 
 .PHONY: help
 help: ## List the targets
@@ -54,11 +54,13 @@ images: $(VENV)/.stamp ## Build both images, and load them into the cluster NAME
 test: $(VENV)/.stamp ## All tiers that this machine allows; REQUIRE_ALL=1: a tier left out is a failure
 	@$(PYTHON) -m tests.run $(TIERS)
 
-.PHONY: test-unit test-golden test-apiserver test-node
+.PHONY: test-unit test-golden test-gitops test-apiserver test-node
 test-unit: $(VENV)/.stamp ## Pure and process-level tests, no cluster
 	@$(PYTHON) -m tests.run unit
 test-golden: $(VENV)/.stamp ## The manifests that the operator writes
 	@$(PYTHON) -m tests.run golden
+test-gitops: $(VENV)/.stamp ## How Argo CD and Flux judge what the operator writes
+	@$(PYTHON) -m tests.run gitops
 test-apiserver: $(VENV)/.stamp ## Against a real etcd, API server and controller manager
 	@$(PYTHON) -m tests.run apiserver
 test-node: $(VENV)/.stamp ## Against a real node that runs our containers

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -23,13 +24,20 @@ REPOSITORY: Final = Path(__file__).resolve().parents[1]
 class OperatorProcess:
     """Starts, kills and restarts `trtllm-operator` against a cluster; logs go to one file."""
 
-    def __init__(self, kubeconfig: Path, folder: Path, config: dict[str, Any], namespace: str | None = None) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        folder: Path,
+        config: dict[str, Any],
+        namespace: str | None = None,
+        arguments: Sequence[str] = (),
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "operator.log"
         self._config = folder / "config.yaml"
         self._config.write_text(yaml.safe_dump(config))
         self._kubeconfig = kubeconfig
-        self._namespaces = [] if namespace is None else ["--namespace", namespace]
+        self._arguments = [*([] if namespace is None else ["--namespace", namespace]), *arguments]
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
 
@@ -37,7 +45,7 @@ class OperatorProcess:
         """Returns when the operator leads and has seen everything once."""
         (self._port,) = free_ports(1)
         argv = [sys.executable, "-m", "trtllm_operator", "--config", str(self._config)]
-        argv += ["--probe-address", f"127.0.0.1:{self._port}", "--lease-namespace", "default", *self._namespaces]
+        argv += ["--probe-address", f"127.0.0.1:{self._port}", "--lease-namespace", "default", *self._arguments]
         environment = os.environ | {"KUBECONFIG": str(self._kubeconfig)}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(argv, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)

@@ -78,6 +78,7 @@ TIERS: Final = {
     for tier in (
         Suite(name="unit", arguments=("tests/unit",), limit=1800),
         Suite(name="golden", arguments=("tests/golden",), limit=300),
+        Suite(name="gitops", arguments=("tests/gitops",), limit=300),
         Suite(
             name="apiserver",
             arguments=("tests/apiserver", "tests/cluster", f"--ignore={NODE_HARNESS}"),

@@ -31,6 +31,10 @@ class PlayedKubelet:
         """The build pod reports a published rank and ends well."""
         self._end(self._pod("build"), Result(ok=True, files=1, bytes=2**28, seconds={"weights": 1.0}))
 
+    def fail_build(self, said: Result) -> None:
+        """The build pod ends badly, as `said` tells."""
+        self._end(self._pod("build"), said, phase="Failed")
+
     def start_groups(self, count: int = 1) -> None:
         """The servers' pods run and are ready."""
         for pod in wait_until(lambda: self._pods("server", count), f"{count} server pods", 30):
@@ -50,9 +54,10 @@ class PlayedKubelet:
         ]
         return open_pods if len(open_pods) >= count else []
 
-    def _end(self, pod: str, said: Result) -> None:
-        ended = {"exitCode": 0, "reason": "Completed", "finishedAt": ENDED, "message": said.to_json()}
-        self._patch(pod, {"phase": "Succeeded", "containerStatuses": [_container({"terminated": ended})]})
+    def _end(self, pod: str, said: Result, phase: str = "Succeeded") -> None:
+        reason = "Completed" if said.ok else "Error"
+        ended = {"exitCode": said.code, "reason": reason, "finishedAt": ENDED, "message": said.to_json()}
+        self._patch(pod, {"phase": phase, "containerStatuses": [_container({"terminated": ended})]})
 
     def _patch(self, pod: str, status: Json) -> None:
         patch = json.dumps({"status": status})
