@@ -77,6 +77,7 @@ lint: $(VENV)/.stamp ## ruff, mypy --strict, import directions
 .PHONY: crds
 crds: $(VENV)/.stamp ## Write crds/ and the chart's copy from the models in api/
 	@$(PYTHON) -m trtllm_operator.api.crd crds
+	@$(PYTHON) -m trtllm_operator.api.reference docs/reference
 	@mkdir -p charts/trtllm-operator/files/crds
 	@cp crds/*.yaml charts/trtllm-operator/files/crds/
 

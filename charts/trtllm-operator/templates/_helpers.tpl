@@ -56,16 +56,26 @@ app.kubernetes.io/component: operator
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps]
   resources: [controllerrevisions]
-  verbs: [get, list, create]
+  verbs: [get, list, create, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, create, patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create, patch]
+{{- if not .Values.watchNamespaces }}
+# Where free GPUs are, and which nodes are lost. No Role can grant it: without it replicas are replaced one by one.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, list, watch]
+{{- end }}
+# Deleted are only pods whose node is lost.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, delete]
 # The progress of a build is read from its pods' logs.
 - apiGroups: [""]
   resources: [pods/log]

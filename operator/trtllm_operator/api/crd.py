@@ -17,6 +17,7 @@ import yaml
 from . import names
 from .deployment import LLMDeployment, LLMDeploymentSpec, LLMDeploymentStatus
 from .engine import MUTABLE_FIELDS, LLMEngine, LLMEngineSpec, LLMEngineStatus
+from .llm_args.facts import DEFAULT_KEYWORD
 from .schema import ApiModel
 
 Schema = dict[str, Any]
@@ -115,7 +116,9 @@ def _inlined(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schem
     if options:
         (option,) = options
         schema = {**_inlined(option, definitions), **schema}
-    for keyword in ("title", "default", "$defs", "const", "additionalProperties", "properties", "items"):
+    if "oneOf" in schema:
+        schema = {**_merged(schema.pop("oneOf"), schema.pop("discriminator"), definitions), **schema}
+    for keyword in ("title", "default", "$defs", "additionalProperties", "properties", "items"):
         value = schema.pop(keyword, None)
         if keyword == "additionalProperties" and isinstance(value, Mapping):
             schema[keyword] = _inlined(value, definitions)
@@ -125,15 +128,56 @@ def _inlined(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schem
             schema[keyword] = _inlined(value, definitions)
     if "additionalProperties" in schema and "maxLength" in schema:
         raise ValueError(f"a map is bounded by maxProperties, not maxLength: {schema}")
+    for bound in ("Minimum", "Maximum"):
+        limit = schema.get(f"exclusive{bound}", True)
+        if limit is not True:
+            # The API server has the older form: the limit, and whether it is excluded.
+            schema |= {bound.lower(): limit, f"exclusive{bound}": True}
+    if "const" in schema:
+        schema["enum"] = [schema.pop("const")]
     return _described(schema)
 
 
+def _merged(options: Sequence[Schema], discriminator: Schema, definitions: Mapping[str, Any]) -> Schema:
+    """One section with the fields of every type of a union, and a rule for each field that some types lack."""
+    tag = discriminator["propertyName"]
+    kinds: dict[str, Schema] = {}
+    for option in options:
+        kind = _inlined(option, definitions)
+        (name,) = kind["properties"].pop(tag)["enum"]
+        kinds[name] = kind
+    described = _inlined(options[0], definitions)["properties"][tag]["description"]
+    properties = {tag: {"description": described, "type": "string", "enum": list(kinds)}}
+    rules = []
+    for kind in kinds.values():
+        if set(kind.get("required", ())) - {tag}:
+            raise ValueError(f"a field that one type alone requires cannot be said: {kind}")
+        for field, schema in kind["properties"].items():
+            if properties.setdefault(field, schema) != schema:
+                raise ValueError(f"{field} differs between the types that have it")
+    for field in properties:
+        owners = [name for name, kind in kinds.items() if field in kind["properties"]]
+        if field != tag and len(owners) < len(kinds):
+            rules.append(_belongs(field, tag, owners))
+    return {"type": "object", "required": [tag], "properties": properties, "x-kubernetes-validations": rules}
+
+
+def _belongs(field: str, tag: str, owners: Sequence[str]) -> Schema:
+    """The field may be written only beside a tag that has it."""
+    listed = ", ".join(f"'{owner}'" for owner in owners)
+    return {
+        "rule": f"!has(self.{field}) || self.{tag} in [{listed}]",
+        "message": f"{field} belongs to {tag} {' or '.join(owners)}; remove it, or change {tag}",
+        "fieldPath": f".{field}",
+    }
+
+
 def _described(schema: Schema) -> Schema:
-    """Description first, on one line; the rest as it is."""
-    text = schema.pop("description", None)
+    """Description first, on one line, the reference's default its last sentence; the rest as it is."""
+    text, default = schema.pop("description", None), schema.pop(DEFAULT_KEYWORD, None)
     schema.pop("title", None)
     schema.pop("default", None)
-    return ({"description": " ".join(text.split())} if text else {}) | schema
+    return ({"description": " ".join(f"{text} {default or ''}".split())} if text else {}) | schema
 
 
 def _immutable(field: str) -> Schema:

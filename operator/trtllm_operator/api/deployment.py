@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Self
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import Field
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from .conditions import Condition
 from .engine_options import Device, EngineOptions
@@ -56,6 +59,80 @@ class Gpu(ApiModel):
     """Extended resource that stands for a GPU. Default: the operator's, as installed nvidia.com/gpu."""
 
 
+class StrategyType(enum.StrEnum):
+    """How the replicas of a changed spec take over."""
+
+    AUTO = "Auto"
+    ROLLING_UPDATE = "RollingUpdate"
+    RECREATE = "Recreate"
+
+
+PERCENT_PATTERN: Final = r"^(100|[1-9]?[0-9])%$"
+MOST_SURGE: Final = 1000
+
+
+def _int_or_percent(value: Any) -> int | str:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_SURGE:
+        return value
+    if isinstance(value, str) and re.fullmatch(PERCENT_PATTERN, value):
+        return value
+    raise PydanticCustomError(
+        "int_or_percent", f"it must be a whole number from 0 to {MOST_SURGE}, or a percentage such as 25%"
+    )
+
+
+IntOrPercent = Annotated[
+    int | str,
+    PlainValidator(_int_or_percent),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": PERCENT_PATTERN,
+            "maxLength": 4,
+            "minimum": 0,
+            "maximum": MOST_SURGE,
+        }
+    ),
+]
+"""A number of replicas, or a percentage of them."""
+
+
+class Strategy(ApiModel):
+    """How a changed spec is rolled out, and when it is given up. No pod sees any of it."""
+
+    type: StrategyType | None = None
+    """Auto surges where GPUs are free and replaces one by one where none are; RollingUpdate keeps to the numbers below;
+    Recreate removes all old replicas first. Default: Auto."""
+    max_surge: IntOrPercent | None = None
+    """Replicas above the wanted number during a rollout; a percentage is rounded up. Default: 1."""
+    max_unavailable: IntOrPercent | None = None
+    """Replicas that may be missing during a rollout; a percentage is rounded down. Default: 0; with Auto 1, where no
+    GPU is free for a surge."""
+    paused: bool | None = None
+    """True stops rolling out; what runs is kept running and scaled. Default: false."""
+    progress_deadline_seconds: int | None = Field(default=None, ge=10, le=604800)
+    """Seconds that a replica with scheduled pods may take to get ready before its revision counts as failed. Default:
+    serving.startupSeconds and 600."""
+    restart_budget: int | None = Field(default=None, ge=1, le=100)
+    """Restarts of one pod before its revision counts as failed. Default: 3."""
+    revision_history_limit: int | None = Field(default=None, ge=0, le=100)
+    """Old revisions that are kept to go back to. Default: 10."""
+
+    @model_validator(mode="after")
+    def _numbers_make_sense(self) -> Self:
+        nothing = (0, "0%")
+        if self.type is StrategyType.RECREATE and (self.max_surge is not None or self.max_unavailable is not None):
+            raise PydanticCustomError(
+                "strategy", "maxSurge and maxUnavailable have no meaning for Recreate; remove them"
+            )
+        if self.max_surge in nothing and self.max_unavailable in nothing:
+            raise PydanticCustomError(
+                "strategy", "maxSurge and maxUnavailable are both 0, so no replica could be replaced; raise one to 1"
+            )
+        return self
+
+
 class LLMDeploymentSpec(LlmArgs):
     """A model and how to serve it: LlmArgs at the top level, deployment fields beside them."""
 
@@ -73,6 +150,8 @@ class LLMDeploymentSpec(LlmArgs):
     """The server in each pod."""
     gpu: Gpu = Gpu()
     """How pods ask for GPUs."""
+    strategy: Strategy = Strategy()
+    """How a changed spec is rolled out, and when it is given up."""
     scheduling: Scheduling = Scheduling()
     """Where all pods run."""
     pod_template: PodTemplate = PodTemplate()
@@ -155,6 +234,19 @@ class MappingStatus(StatusModel):
     """GPUs of a replica."""
 
 
+class FailedRevision(StatusModel):
+    """A revision that was rolled out, did not get ready, and was taken back."""
+
+    revision: str
+    """Hash of the revision."""
+    reason: str
+    """How it failed: one word out of a closed list, for machines."""
+    message: str
+    """How it failed, for people."""
+    at: datetime
+    """When it was given up."""
+
+
 class EngineReference(StatusModel):
     """The engine that the target revision uses."""
 
@@ -217,6 +309,8 @@ class LLMDeploymentStatus(StatusModel):
     """Revision that serves."""
     target_revision: str | None = None
     """Revision of the spec."""
+    failed_revision: FailedRevision | None = None
+    """Revision that failed and is not tried again until the spec changes."""
     url: str | None = None
     """Base address of the OpenAI-compatible API inside the cluster."""
     display: DeploymentDisplay | None = None

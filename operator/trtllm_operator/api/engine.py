@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, Final, Self
@@ -10,13 +11,14 @@ from typing import ClassVar, Final, Self
 from pydantic import Field
 
 from .conditions import Condition
-from .deployment import AdjustmentStatus, ProblemStatus
+from .deployment import AdjustmentStatus, LLMDeploymentSpec, ProblemStatus
 from .engine_options import EngineOptions
-from .llm_args import LlmArgs
+from .llm_args import EngineArgs
 from .model_facts import ModelStatus
 from .pods import ModelVolume, PullSecrets, Scheduling, SecretKeyReference
 from .problems import Problem, Refused
 from .schema import StatusModel, parse_spec, parse_status
+from .tree import aliases
 from .views import Json, Meta
 
 MUTABLE_FIELDS: Final = frozenset(
@@ -34,8 +36,14 @@ MUTABLE_FIELDS: Final = frozenset(
 """What can be mended: nothing here enters the engine's key. Every other field is immutable."""
 
 
-class LLMEngineSpec(EngineOptions, LlmArgs):
+class LLMEngineSpec(EngineOptions, EngineArgs):
     """What to build: the LlmArgs that affect a build, and how it is built and kept."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(sorted(aliases(LLMDeploymentSpec)), "it belongs in the LLMDeployment that serves the engine"),
+        "engine": "what is in it stands directly in spec",
+    }
+    """What to say about fields that are not known here; those that are known are never looked up."""
 
     model_volume: ModelVolume | None = None
     """A volume with models; needed when model is a path."""

@@ -42,6 +42,18 @@ class ModelFactsShape(StatusModel):
     """Longest sequence that the model was made for, in tokens."""
     tied_embeddings: bool
     """Whether input and output embeddings are one tensor."""
+    experts: int = 0
+    """Experts of each layer that has any; 0: every layer is dense."""
+    experts_per_token: int = 0
+    """Experts that a token passes through."""
+    expert_intermediate_size: int = 0
+    """Width of an expert's feed-forward layer."""
+    expert_parameters: int = 0
+    """Number of the parameters that are inside experts."""
+    sliding_window: int | None = None
+    """Tokens that a windowed layer sees; absent: every layer sees all."""
+    windowed_layers: int = 0
+    """Layers that see only the window."""
     parameters: int
     """Number of parameters."""
     weight_bytes: int

@@ -96,6 +96,11 @@ def service(deployment: str) -> str:
     return deployment
 
 
+def disruption_budget(deployment: str) -> str:
+    """PodDisruptionBudget of a deployment's servers."""
+    return deployment
+
+
 def revision(deployment: str, revision_hash: str) -> str:
     """ControllerRevision that freezes what was resolved for a spec."""
     return f"{deployment}-{revision_hash}"

@@ -1,4 +1,4 @@
-"""What is wrong with a spec, what is doubtful, and what arbitration changed: the same lists for admission, command line and status."""
+"""What is wrong with a spec, what is doubtful, and what arbitration changed: one list each, for all who show them."""
 
 from __future__ import annotations
 

@@ -112,14 +112,22 @@ class PodView:
     exit_message: str = ""
     """The termination message: a `contract.Result` as JSON when the program could write it."""
     finished: datetime | None = None
+    scheduled: datetime | None = None
+    """When it got its node."""
+    unready_since: datetime | None = None
+    """Since when the kubelet has found it not ready."""
     unschedulable: str = ""
     """The scheduler's words when no node fits."""
+    unplaced_since: datetime | None = None
+    """Since when no node was found, or a gate holds it back."""
+    gated: tuple[str, ...] = ()
+    """Scheduling gates that somebody has yet to lift: a queue, for example."""
     disrupted: str = ""
     """Reason of the DisruptionTarget condition."""
 
     @classmethod
     def of(cls, obj: Json) -> Self:
-        meta, status = Meta.of(obj), obj.get("status") or {}
+        meta, spec, status = Meta.of(obj), obj.get("spec") or {}, obj.get("status") or {}
         conditions: dict[str, Json] = {c["type"]: c for c in status.get("conditions") or ()}
         containers: Sequence[Json] = status.get("containerStatuses") or ()
         first: Json = containers[0] if containers else {}
@@ -127,13 +135,16 @@ class PodView:
         ended: Json = state.get("terminated") or (first.get("lastState") or {}).get("terminated") or {}
         waiting: Json = state.get("waiting") or {}
         scheduled: Json = conditions.get("PodScheduled") or {}
+        scheduled_at = timestamp(scheduled.get("lastTransitionTime"))
+        ready: Json = conditions.get("Ready") or {}
+        stuck, gates = scheduled.get("reason") == "Unschedulable", spec.get("schedulingGates") or ()
         disruption: Json = conditions.get("DisruptionTarget") or {}
         index = meta.annotations.get(INDEX_ANNOTATION) or meta.labels.get("apps.kubernetes.io/pod-index") or "0"
         return cls(
             meta=meta,
             phase=status.get("phase", "Pending"),
-            node=(obj.get("spec") or {}).get("nodeName"),
-            ready=(conditions.get("Ready") or {}).get("status") == "True",
+            node=spec.get("nodeName"),
+            ready=ready.get("status") == "True",
             restarts=max((c.get("restartCount", 0) for c in containers), default=0),
             index=int(index),
             waiting_reason=waiting.get("reason", ""),
@@ -143,7 +154,11 @@ class PodView:
             exit_reason=ended.get("reason", ""),
             exit_message=ended.get("message", ""),
             finished=timestamp(ended.get("finishedAt")),
-            unschedulable=scheduled.get("message", "") if scheduled.get("reason") == "Unschedulable" else "",
+            scheduled=scheduled_at if scheduled.get("status") == "True" else None,
+            unready_since=timestamp(ready.get("lastTransitionTime")) if ready.get("status") == "False" else None,
+            unschedulable=scheduled.get("message", "") if stuck else "",
+            unplaced_since=scheduled_at if stuck or gates else None,
+            gated=tuple(gate.get("name", "") for gate in gates),
             disrupted=disruption.get("reason", "") if disruption.get("status") == "True" else "",
         )
 

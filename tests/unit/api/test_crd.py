@@ -9,9 +9,14 @@ import pytest
 
 from trtllm_operator.api import crd
 from trtllm_operator.api.engine import MUTABLE_FIELDS, LLMEngineSpec
+from trtllm_operator.api.llm_args import LlmArgs
+from trtllm_operator.api.schema import models_in
+from trtllm_operator.api.tree import aliases, tag
 
-CRDS = Path(__file__).parents[3] / "crds"
-NAMES = sorted(crd.crds())
+CHECKED_IN = Path(__file__).parents[3] / "crds"
+CRDS = crd.crds()
+NAMES = sorted(CRDS)
+SPECULATION = models_in(LlmArgs.model_fields["speculative_config"].annotation)
 
 
 def fields(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -25,18 +30,18 @@ def fields(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def root(name: str) -> dict[str, Any]:
-    schema: dict[str, Any] = crd.crds()[name]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema: dict[str, Any] = CRDS[name]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_checked_in_file_is_what_the_models_say(name: str) -> None:
-    assert (CRDS / name).read_text() == crd.rendered()[name], "run `make crds`"
+    assert (CHECKED_IN / name).read_text() == crd.rendered()[name], "run `make crds`"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_client_side_apply_fits_it_into_an_annotation(name: str) -> None:
-    assert len(json.dumps(crd.crds()[name]).encode()) < crd.SIZE_LIMIT
+    assert len(json.dumps(CRDS[name]).encode()) < crd.SIZE_LIMIT
 
 
 def test_only_replicas_has_a_default() -> None:
@@ -59,7 +64,11 @@ def test_explain_has_a_description_for_every_field(name: str) -> None:
 def test_every_field_has_a_type_that_the_api_server_knows(name: str) -> None:
     for path, schema in fields(root(name)):
         assert "type" in schema or schema.get("x-kubernetes-int-or-string"), path
-        assert not {"$ref", "const", "title", "exclusiveMinimum", "allOf"} & set(schema), path
+        assert not {"$ref", "const", "title", "oneOf", "discriminator", "allOf"} & set(schema), path
+        assert not {keyword for keyword in schema if keyword.startswith("x-") and "kubernetes" not in keyword}, path
+        for bound in ("Minimum", "Maximum"):
+            if schema.get(f"exclusive{bound}", True) is not True or schema.get(bound.lower()) is True:
+                pytest.fail(f"{path}: the limit is a number, and whether it is excluded a word")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,6 +91,41 @@ def test_everything_of_an_engine_is_immutable_but_what_can_be_mended() -> None:
     assert {rule["fieldPath"].removeprefix(".") for rule in rules} == written - MUTABLE_FIELDS
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_union_is_one_section_that_refuses_the_fields_of_the_other_types(name: str) -> None:
+    section = root(name)["properties"]["spec"]["properties"]["speculativeConfig"]
+    kinds = {found[1]: aliases(model) for model in SPECULATION if (found := tag(model))}
+    owners = {
+        field: [kind for kind, fields in kinds.items() if field in fields] for field in set().union(*kinds.values())
+    }
+
+    assert section["required"] == ["decodingType"]
+    assert section["properties"]["decodingType"]["enum"] == list(kinds)
+    assert set(section["properties"]) == set(owners)
+    rules = {rule["fieldPath"].removeprefix("."): rule for rule in section["x-kubernetes-validations"]}
+    assert set(rules) == {field for field, having in owners.items() if len(having) < len(kinds)}
+    for field, rule in rules.items():
+        assert rule["rule"] == f"!has(self.{field}) || self.decodingType in {owners[field]}"
+        assert field in rule["message"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_open_interval_is_said_as_the_api_server_reads_it(name: str) -> None:
+    threshold = root(name)["properties"]["spec"]["properties"]["speculativeConfig"]["properties"]["posteriorThreshold"]
+
+    assert {k: v for k, v in threshold.items() if "imum" in k} == {
+        "minimum": 0,
+        "maximum": 1,
+        "exclusiveMaximum": True,
+    }
+
+
+def test_a_default_is_the_last_sentence_of_the_description() -> None:
+    spec = root("llmdeployments.yaml")["properties"]["spec"]["properties"]
+
+    assert spec["tensorParallelSize"]["description"] == "Ranks that share each layer. Default: 1."
+
+
 @pytest.mark.parametrize(
     ("name", "columns"),
     [
@@ -90,6 +134,6 @@ def test_everything_of_an_engine_is_immutable_but_what_can_be_mended() -> None:
     ],
 )
 def test_what_people_see(name: str, columns: str) -> None:
-    (version,) = crd.crds()[name]["spec"]["versions"]
+    (version,) = CRDS[name]["spec"]["versions"]
 
     assert [column["name"].upper() for column in version["additionalPrinterColumns"]] == columns.split()

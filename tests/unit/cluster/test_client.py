@@ -220,10 +220,10 @@ async def test_an_operator_that_lost_its_lease_sends_no_write() -> None:
 
 async def test_what_the_role_does_not_grant_is_not_even_sent() -> None:
     async with scripted() as (server, client, _):
-        with pytest.raises(LookupError, match=r"does not grant patch on pods; it grants get, list, watch"):
+        with pytest.raises(LookupError, match=r"does not grant patch on pods; it grants delete, get, list, watch"):
             await client.apply(an_object(kind="Pod"))
         with pytest.raises(KeyError):
-            await client.get("Secret", "default", "token")
+            await client.get("ConfigMap", "default", "settings")
         assert server.requests == []
 
 
