@@ -229,7 +229,8 @@ class Operator:
         try:
             if not await self._unless_stopped(self._await_definitions(), hold, *beside):
                 return
-            kinds = [name for name, kind in KINDS.items() if kind.stored]
+            everywhere = not self._options.namespaces
+            kinds = [name for name, kind in KINDS.items() if kind.stored and (everywhere or kind.namespaced)]
             watch = self._watch = Watch(
                 self._configuration,
                 self._store,

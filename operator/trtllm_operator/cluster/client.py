@@ -90,7 +90,9 @@ class Client:
 
     async def list(self, kind: str, namespace: str | None = None) -> Listing:
         """The objects of a kind that `KINDS` selects, in pages; `namespace` None: everywhere."""
-        query = {"limit": str(PAGE), "labelSelector": KINDS[kind].selector or ""}
+        entry = KINDS[kind]
+        selectors = {"labelSelector": entry.selector or "", "fieldSelector": entry.field_selector or ""}
+        query = {"limit": str(PAGE), **selectors}
         try:
             return await self._pages(kind, namespace or "", query)
         except Gone:
@@ -159,11 +161,12 @@ class Client:
         uid: str,
         resource_version: str | None = None,
         propagation: str = "Background",
+        force: bool = False,
     ) -> bool:
         """Delete exactly this object; False if it is gone already.
 
         Raises `Conflict` if another object has the name by now, or another version when one was given.
-        `propagation` is Background, Foreground or Orphan.
+        `propagation` is Background, Foreground or Orphan; `force` waits for nobody to confirm the end.
         """
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         body = {
@@ -171,7 +174,7 @@ class Client:
             "kind": "DeleteOptions",
             "preconditions": preconditions,
             "propagationPolicy": propagation,
-        }
+        } | ({"gracePeriodSeconds": 0} if force else {})
         try:
             await self._send("delete", kind, namespace, name, body=body)
         except NotFound:
@@ -320,9 +323,17 @@ def _trim(obj: Object, kind: str) -> Object:
 
 
 def without_unread(obj: Object) -> Object:
-    """The object without what no decision reads: half of a small one's size."""
+    """The object without what no decision reads: half of a small one's size, nearly all of a node's."""
     meta = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
-    return {**obj, "metadata": meta}
+    read = {part: _picked(obj.get(part) or {}, fields) for part, fields in _READ_OF_NODES.items()}
+    return {**obj, "metadata": meta, **(read if obj["kind"] == "Node" else {})}
+
+
+_READ_OF_NODES: Final = {"spec": ("taints", "unschedulable"), "status": ("allocatable", "conditions")}
+
+
+def _picked(part: Object, fields: tuple[str, ...]) -> Object:
+    return {name: part[name] for name in fields if name in part}
 
 
 def _takeovers(error: Conflict) -> tuple[Takeover, ...]:

@@ -12,7 +12,7 @@ from ..api.deployment import LLMDeployment
 from ..api.engine import LLMEngine
 from ..decide.deployment import decide_deployment
 from ..decide.engine import decide_engine
-from ..decide.plan import Course, Plan
+from ..decide.plan import Apply, Course, Delete, Plan
 from ..decide.status import deployment_status, engine_status
 from ..reconcile.resync import Enqueue
 from ..reconcile.store import Key, Object, Store
@@ -20,7 +20,7 @@ from ..resolve.defaults import Defaults
 from .client import Client
 from .events import Events
 from .executor import Executor, Refusal
-from .snapshots import concerned, deployment_snapshot, engine_snapshot
+from .snapshots import concerned, deployment_snapshot, engine_snapshot, gpus
 
 RETRY_REFUSED: Final = 5.0
 """Seconds until a refused action is tried again: what stands against it (a foreign object, a quota) is not watched."""
@@ -45,6 +45,8 @@ class Controller:
         self._events = events
         self._defaults = defaults
         self._now = now
+        self._promised: dict[Key, list[Object]] = {}
+        """StatefulSets that are decided and not in the store yet, by whose they are."""
 
     def owners(self, obj: Object) -> list[Key]:
         """Which keys to look at when this object changed."""
@@ -58,18 +60,43 @@ class Controller:
             return None
         now = self._now()
         if key.kind == LLMDeployment.KIND:
-            deployment = deployment_snapshot(self._store, obj, self._defaults)
-            planned = decide_deployment(deployment, now)
-            refusal = await self._executor.execute(planned.actions)
-            planned = planned if refusal is None else replace(planned, verdict=refusal.verdict)
-            await self._report(obj, deployment_status(deployment, planned, now), planned)
-            return _next_look(planned, refusal, now)
+            return await self._deploy(key, obj, now)
         engine = engine_snapshot(self._store, obj, self._defaults)
         plan = decide_engine(engine, now)
         refusal = await self._executor.execute(plan.actions)
         plan = plan if refusal is None else replace(plan, verdict=refusal.verdict)
         await self._report(obj, engine_status(engine, plan, now), plan)
         return _next_look(plan, refusal, now)
+
+    async def _deploy(self, key: Key, obj: Object, now: datetime) -> float | None:
+        snapshot = deployment_snapshot(self._store, obj, self._defaults)
+        plan = decide_deployment(snapshot, now)
+        if plan.asks_gpus:
+            placed = await self._client.list("PlacedPod")
+            latest = self._store.get(key)
+            if latest is None or "deletionTimestamp" in latest["metadata"]:
+                return None
+            # From here to the promise nothing else runs: two deployments never count the same GPU.
+            obj, snapshot = latest, deployment_snapshot(self._store, latest, self._defaults)
+            others = [made for owner, sets in self._promised.items() if owner != key for made in sets]
+            counted = gpus(self._store, snapshot.deployment, placed.items, others)
+            snapshot = replace(snapshot, gpus=counted)
+            plan = decide_deployment(snapshot, now)
+        self._promised[key] = _groups_made_by(plan)
+        try:
+            refusal = await self._executor.execute(plan.actions)
+        finally:
+            # What was made is in the store by now, and counts from there.
+            del self._promised[key]
+        await self._tell_losses(obj, plan)
+        plan = plan if refusal is None else replace(plan, verdict=refusal.verdict)
+        await self._report(obj, deployment_status(snapshot, plan, now), plan)
+        return _next_look(plan, refusal, now)
+
+    async def _tell_losses(self, obj: Object, plan: Plan) -> None:
+        for action in plan.actions:
+            if isinstance(action, Delete) and action.force:
+                await self._events.emit(obj, "Warning", "NodeLost", f"{action.kind} {action.name}: {action.reason}")
 
     async def _report(self, obj: Object, status: dict[str, Any], plan: Plan) -> None:
         """Write the status if it differs, and an Event if the reason does."""
@@ -80,6 +107,11 @@ class Controller:
         if before is None or before.reason != plan.verdict.reason:
             kind = "Warning" if plan.verdict.course is Course.STALLED else "Normal"
             await self._events.emit(obj, kind, plan.verdict.reason, plan.verdict.message)
+
+
+def _groups_made_by(plan: Plan) -> list[Object]:
+    made = (action.manifest for action in plan.actions if isinstance(action, Apply))
+    return [dict(manifest) for manifest in made if manifest["kind"] == "StatefulSet"]
 
 
 def _conditions(obj: Object) -> tuple[Condition, ...]:

@@ -15,6 +15,7 @@ from ..reconcile.resync import Enqueue
 from ..reconcile.store import Key, Object, Store, key_of, uid_of, version_of
 from .client import Client
 from .errors import ApiError, Forbidden, Unreachable
+from .kinds import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +100,19 @@ class Executor:
         if known is not None and Meta.of(known).controller_uid == Meta.of(manifest).controller_uid:
             return known
         fresh = await self._client.get(*key)
-        if fresh is None and known is not None:
-            self._store.delete(key, uid_of(known), version_of(known))
+        if fresh is None:
+            self._forget(key)
         return fresh
 
     async def _delete(self, action: Delete) -> Refusal | None:
         key = Key(action.kind, action.namespace, action.name)
         fresh = await self._client.get(*key)
         if fresh is None:
+            self._forget(key)
             return None
         meta = Meta.of(fresh)
         ours = meta.controller_uid == action.owner_uid if action.owner_uid else meta.controller_uid is None
-        if meta.uid != action.uid or not ours or meta.deleting:
+        if meta.uid != action.uid or not ours or (meta.deleting and not action.force):
             self.learn(fresh)
             return None
         await self._client.delete(
@@ -120,8 +122,17 @@ class Executor:
             uid=meta.uid,
             resource_version=meta.resource_version,
             propagation=action.propagation,
+            force=action.force,
         )
+        if not KINDS[action.kind].watched:
+            self._forget(key)
         return None
+
+    def _forget(self, key: Key) -> None:
+        """Of what is gone: a kind that is not watched would stay in the store until the next resync."""
+        known = self._store.get(key)
+        if known is not None:
+            self._store.delete(key, uid_of(known), version_of(known))
 
 
 def _foreign(manifest: dict[str, Any], live: Object) -> Refusal | None:

@@ -32,6 +32,8 @@ class Kind:
     """Touched in the operator's own namespace, or there is one that is ours: granted there, and by name."""
     selector: str | None = None
     """Label selector, applied at the API server, of the objects that concern us; None: all."""
+    field_selector: str | None = None
+    """The same by fields, of a LIST."""
 
     @property
     def group(self) -> str:
@@ -98,7 +100,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "Pod": Kind(
         api_version="v1",
         plural="pods",
-        verbs=_READ,
+        # Deleted is only what is on a lost node; everything else goes with its controller.
+        verbs=_READ | {"delete"},
         subresources={"log": frozenset({"get"})},
         watched=True,
         stored=True,
@@ -106,7 +109,17 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "PersistentVolumeClaim": _watched_child("v1", "persistentvolumeclaims", "create", "delete"),
     "Service": _watched_child("v1", "services", "create", "patch"),
-    "ControllerRevision": _listed_child("apps/v1", "controllerrevisions", "create"),
+    "ControllerRevision": _listed_child("apps/v1", "controllerrevisions", "create", "delete"),
+    "PodDisruptionBudget": _listed_child("policy/v1", "poddisruptionbudgets", "create", "patch"),
+    # Only where the operator serves all namespaces: no Role can grant what belongs to none.
+    "Node": Kind(api_version="v1", plural="nodes", verbs=_READ, namespaced=False, watched=True, stored=True),
+    # Everybody's pods that hold something on a node: listed while a rollout asks for free GPUs, never kept.
+    "PlacedPod": Kind(
+        api_version="v1",
+        plural="pods",
+        verbs=frozenset({"list"}),
+        field_selector="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
+    ),
     "Lease": Kind(
         api_version="coordination.k8s.io/v1",
         plural="leases",

@@ -9,10 +9,12 @@ from typing import Final
 from trtllm_engine.contract import ContractError, Progress
 
 from ..api import names
-from ..api.deployment import LLMDeployment
+from ..api.deployment import LLMDeployment, Phase
 from ..api.engine import LLMEngine
 from ..api.model_facts import ModelStatus
+from ..api.placement import NodeView, PlacedPod, PodDemand
 from ..api.views import ClaimView, GroupView, JobView, Meta, PodView
+from ..decide.gpus import Gpus
 from ..decide.snapshot import DeploymentSnapshot, EngineSnapshot, Run
 from ..reconcile.store import Key, Object, Store, key_of
 from ..resolve.defaults import Defaults
@@ -22,6 +24,8 @@ from ..resolve.source import check_source, source_hash
 logger = logging.getLogger(__name__)
 
 OURS: Final = (LLMDeployment.KIND, LLMEngine.KIND)
+SERVER: Final = "server"
+"""Value of the role label of pods that serve."""
 
 
 def deployment_snapshot(store: Store, obj: Object, defaults: Defaults) -> DeploymentSnapshot:
@@ -34,10 +38,40 @@ def deployment_snapshot(store: Store, obj: Object, defaults: Defaults) -> Deploy
         defaults=defaults,
         fetch=_fetch(store, deployment, owned, defaults),
         revisions={frozen.hash: frozen for frozen in _revisions(owned)},
+        records={meta.labels.get(names.REVISION_LABEL, ""): meta for meta in _records(owned)},
         engines=_engines(store, deployment.meta.namespace),
         groups=tuple(GroupView.of(child) for child in sets),
         pods=tuple(pod for child in sets for pod in _pods(store, child)),
+        nodes=tuple(NodeView.of(node) for node in store.list("Node")),
     )
+
+
+def gpus(store: Store, deployment: LLMDeployment, placed: Iterable[Object], about_to_be_made: Iterable[Object]) -> Gpus:
+    """What there is for `deployment`: `placed` was listed just now, `about_to_be_made` are others' StatefulSets that
+    are decided and not in the store yet."""
+    sets = {key_of(child): child for child in (*about_to_be_made, *store.list("StatefulSet"))}
+    others = [child for child in sets.values() if Meta.of(child).controller_uid != deployment.meta.uid]
+    # The store may have seen a pod of ours on its node after the list was made.
+    ours = (pod for pod in store.list("Pod") if _holds_a_node(pod))
+    pods = {(pod.namespace, pod.name): pod for pod in map(PlacedPod.of, (*ours, *placed))}
+    return Gpus(
+        nodes=tuple(NodeView.of(node) for node in store.list("Node")),
+        placed=tuple(pod for pod in pods.values() if pod.amounts),
+        promised=tuple(demand for child in others for demand in _unplaced(store, child)),
+    )
+
+
+def _unplaced(store: Store, group: Object) -> Iterable[PodDemand]:
+    """What the pods of a group ask for that have no node yet, or do not exist yet."""
+    spec, uid = group["spec"], group["metadata"].get("uid", "")
+    if Meta.of(group).deleting:
+        return ()
+    there = sum(bool(pod.node) for pod in (_pods(store, group) if uid else ()))
+    return [PodDemand.of(spec["template"]["spec"])] * max(0, spec.get("replicas", 1) - there)
+
+
+def _holds_a_node(pod: Object) -> bool:
+    return PodView.of(pod).node is not None and PodView.of(pod).phase not in ("Succeeded", "Failed")
 
 
 def engine_snapshot(store: Store, obj: Object, defaults: Defaults) -> EngineSnapshot:
@@ -109,6 +143,10 @@ def _revisions(owned: Iterable[Object]) -> Iterable[Frozen]:
                 logger.warning("ControllerRevision %s cannot be read: %s", child["metadata"]["name"], error)
 
 
+def _records(owned: Iterable[Object]) -> Iterable[Meta]:
+    return (Meta.of(child) for child in owned if child["kind"] == "ControllerRevision")
+
+
 def _fetch(store: Store, owner: LLMDeployment | LLMEngine, owned: Iterable[Object], defaults: Defaults) -> Run | None:
     if owner.spec is None or check_source(owner.spec):
         return None
@@ -146,6 +184,8 @@ def concerned(store: Store, obj: Object) -> set[Key]:
                 if _waits_for(other, engine.status.key, key_label)
             )
             return {key_of(obj), *_with_key(store, meta.namespace, engine.status.key), *deployments}
+        case "Node":
+            return {*_rolling_out(store), *_served_on(store, NodeView.of(obj))}
         case "PersistentVolumeClaim":
             return {key for key in _engine_keys(store, meta.namespace) if names.KEY_LABEL in meta.labels}
         case _:
@@ -154,6 +194,24 @@ def concerned(store: Store, obj: Object) -> set[Key]:
             if owner is None:
                 return set()
             return {key_of(owner)} if owner["kind"] in OURS else concerned(store, owner)
+
+
+def _rolling_out(store: Store) -> Iterable[Key]:
+    """Whoever may wait for a node. Read without parsing: every node reports every few minutes."""
+    return (
+        key_of(other)
+        for other in store.list(LLMDeployment.KIND)
+        if (other.get("status") or {}).get("phase") == Phase.ROLLING_OUT
+    )
+
+
+def _served_on(store: Store, node: NodeView) -> Iterable[Key]:
+    """Whose pods are on a node that is lost, or comes back from it."""
+    if node.ready:
+        return
+    for pod in store.by_label("Pod", None, names.ROLE_LABEL, SERVER):
+        if pod.get("spec", {}).get("nodeName") == node.name:
+            yield from concerned(store, pod)
 
 
 def _waits_for(deployment: Object, key: str | None, label: str | None) -> bool:

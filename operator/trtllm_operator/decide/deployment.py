@@ -13,26 +13,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
 
 from ..api import names
 from ..api.conditions import Reason
+from ..api.deployment import FailedRevision
 from ..api.engine import EnginePhase, LLMEngine
 from ..api.model_facts import ModelStatus
 from ..api.problems import Problem, Refused
-from ..api.views import GroupView, PodView
-from ..desired import cache_claim, controller_revision, fetch_job, llm_engine, service, statefulset
+from ..desired import cache_claim, controller_revision, fetch_job, llm_engine, pdb, service, statefulset
 from ..resolve.resolution import Resolution, resolve
 from ..resolve.revision import Frozen, revision_hash
 from ..resolve.source import source_hash
 from ..resolve.validate import check_deployment
 from . import rollout, runs
 from .engine import learn, learned_model, stalled
+from .health import health
+from .leftovers import lost_pods, next_loss, old_records
 from .plan import Action, Apply, Course, Create, Delete, Plan, Verdict
 from .snapshot import DeploymentSnapshot, Run
-
-RESTART_BUDGET: Final = 3
-"""Restarts of one pod after which its group counts as crashing and a person must look."""
+from .takeover import Takeover, observed_groups, take_over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +49,22 @@ class DeploymentPlan(Plan):
     fetch: Run | None = None
     wanted: int = 0
     """Groups that the spec asks for."""
+    failed: FailedRevision | None = None
+    """The target revision, if it was given up."""
+    asks_gpus: bool = False
+    """The plan is better with `snapshot.gpus`: have them counted, and decide again."""
     moves_groups: bool = False
     """Whether the advance itself makes and removes groups, so that upkeep must not."""
 
 
 def decide_deployment(snapshot: DeploymentSnapshot, now: datetime) -> DeploymentPlan:
     """Choose the next actions for one deployment; pure, so every row of the table tests is a whole decision."""
-    plan = _advance(snapshot)
-    return replace(plan, actions=(*_upkeep(snapshot, plan), *plan.actions))
+    plan = _advance(snapshot, now)
+    return replace(
+        plan,
+        actions=(*_upkeep(snapshot, plan, now), *plan.actions),
+        look_again=_earliest(plan.look_again, next_loss(snapshot, now)),
+    )
 
 
 def wanted_groups(snapshot: DeploymentSnapshot) -> int:
@@ -74,12 +81,13 @@ def serving_revision(snapshot: DeploymentSnapshot) -> str | None:
 # --- upkeep -----------------------------------------------------------------------------------------------------------
 
 
-def _upkeep(snapshot: DeploymentSnapshot, plan: DeploymentPlan) -> Iterable[Action]:
+def _upkeep(snapshot: DeploymentSnapshot, plan: DeploymentPlan, now: datetime) -> Iterable[Action]:
     """What keeps serving as it serves: also while the new spec is invalid or an engine builds for 40 minutes."""
     deployment = snapshot.deployment
     if snapshot.revisions:
         yield Apply(manifest=service.headless(deployment), reason="addresses of all ranks")
         yield Apply(manifest=service.leader(deployment, port(snapshot)), reason="address for clients")
+        yield Apply(manifest=pdb.disruption_budget(deployment), reason="drains take one replica at a time")
     going = {action.name for action in plan.actions if isinstance(action, Delete)}
     for group in snapshot.groups:
         frozen = snapshot.revisions.get(group.revision)
@@ -89,19 +97,26 @@ def _upkeep(snapshot: DeploymentSnapshot, plan: DeploymentPlan) -> Iterable[Acti
             )
     serving = serving_revision(snapshot)
     if serving is not None and not plan.moves_groups:
-        yield from _scale(snapshot, serving, plan.wanted)
+        yield from _scale(snapshot, plan, serving, now)
+    yield from lost_pods(snapshot, now)
+    status, failed = deployment.status, plan.failed.revision if plan.failed is not None else None
+    groups = (group.revision for group in snapshot.groups)
+    yield from old_records(snapshot, {*groups, serving, plan.target, status.target_revision, failed})
 
 
-def _scale(snapshot: DeploymentSnapshot, serving: str, wanted: int) -> Iterable[Action]:
-    groups = [group for group in snapshot.groups if group.revision == serving]
-    step = rollout.next_step(observed_groups(groups, snapshot.pods, serving), wanted)
-    return _moves(snapshot, step, serving, "number of replicas")
+def _scale(snapshot: DeploymentSnapshot, plan: DeploymentPlan, serving: str, now: datetime) -> Iterable[Action]:
+    groups = observed_groups(snapshot, serving, now)
+    if plan.verdict.reason == Reason.PAUSED:
+        # What the rollout had begun stays as it is.
+        begun = {group.ordinal for group in snapshot.groups if group.revision == plan.target}
+        groups = [replace(group, current=group.current or group.ordinal in begun) for group in groups]
+    return _moves(snapshot, rollout.hold(groups, plan.wanted), serving, "number of replicas")
 
 
 # --- advance ----------------------------------------------------------------------------------------------------------
 
 
-def _advance(snapshot: DeploymentSnapshot) -> DeploymentPlan:
+def _advance(snapshot: DeploymentSnapshot, now: datetime) -> DeploymentPlan:
     deployment, wanted = snapshot.deployment, wanted_groups(snapshot)
     spec = deployment.spec
     problems = deployment.problems if spec is None else tuple(check_deployment(spec, snapshot.defaults))
@@ -115,6 +130,10 @@ def _advance(snapshot: DeploymentSnapshot) -> DeploymentPlan:
         return _suspend(snapshot)
     target = revision_hash(spec)
     frozen = snapshot.revisions.get(target)
+    failed = deployment.status.failed_revision
+    failed = failed if failed is not None and failed.revision == target else None
+    if spec.strategy.paused and failed is None and not _is_served(snapshot, target):
+        return _pause(snapshot, target, wanted)
     if frozen is None:
         return _freeze(snapshot, target, wanted)
     model = deployment.status.model or ModelStatus(
@@ -128,6 +147,8 @@ def _advance(snapshot: DeploymentSnapshot) -> DeploymentPlan:
         wanted=wanted,
         model=model,
     )
+    if failed is not None:
+        return _fall_back(snapshot, base, serving_revision(snapshot), failed, now)
     engine = find_engine(snapshot.engines, frozen.resolution.engine_key)
     if engine is None:
         manifest = llm_engine.llm_engine(deployment, frozen.resolution, snapshot.defaults)
@@ -136,7 +157,31 @@ def _advance(snapshot: DeploymentSnapshot) -> DeploymentPlan:
     base = replace(base, engine=engine)
     if engine.status.phase is not EnginePhase.READY:
         return replace(base, verdict=_engine_verdict(engine, snapshot))
-    return _roll_out(snapshot, base, target)
+    return _roll_out(snapshot, base, target, now)
+
+
+def _is_served(snapshot: DeploymentSnapshot, target: str) -> bool:
+    """Whether there is nothing to roll out: what serves is the target, and nothing else is left."""
+    old = any(group.revision != target and not group.meta.deleting for group in snapshot.groups)
+    return serving_revision(snapshot) == target and not old
+
+
+def _pause(snapshot: DeploymentSnapshot, target: str, wanted: int) -> DeploymentPlan:
+    """What runs is maintained; a new revision is neither resolved, built nor rolled out."""
+    frozen = snapshot.revisions.get(target)
+    serving = serving_revision(snapshot)
+    return DeploymentPlan(
+        verdict=_moving(
+            Reason.PAUSED,
+            f"paused before revision {target} is rolled out; "
+            f"{f'revision {serving} keeps serving' if serving else 'nothing serves'}; set strategy.paused to false",
+        ),
+        target=target if frozen is not None else None,
+        frozen=frozen,
+        resolution=frozen.resolution if frozen is not None else None,
+        model=snapshot.deployment.status.model,
+        wanted=wanted,
+    )
 
 
 def _suspend(snapshot: DeploymentSnapshot) -> DeploymentPlan:
@@ -208,14 +253,46 @@ def _engine_verdict(engine: LLMEngine, snapshot: DeploymentSnapshot) -> Verdict:
     return Verdict(course=Course.STALLED, reason=reason, message=message)
 
 
-def _roll_out(snapshot: DeploymentSnapshot, base: DeploymentPlan, target: str) -> DeploymentPlan:
-    observed = observed_groups(snapshot.groups, snapshot.pods, target)
-    step = rollout.next_step(observed, base.wanted)
-    actions = tuple(_moves(snapshot, step, target, f"rollout of revision {target}"))
-    plan = replace(base, actions=actions, moves_groups=True)
-    if rollout.is_complete(observed, base.wanted):
+def _roll_out(snapshot: DeploymentSnapshot, base: DeploymentPlan, target: str, now: datetime) -> DeploymentPlan:
+    took = take_over(snapshot, target, base.wanted, now)
+    actions = tuple(_moves(snapshot, took.step, target, f"rollout of revision {target}"))
+    plan = replace(base, actions=actions, moves_groups=True, asks_gpus=took.asks_gpus, look_again=took.look_again)
+    if rollout.is_complete(took.groups, base.wanted):
         return replace(plan, verdict=_settled(base.wanted))
-    return replace(plan, verdict=_progress(snapshot, observed, step, target, base.wanted))
+    spec = snapshot.deployment.valid_spec
+    found = health((g for g in snapshot.groups if g.revision == target), snapshot.pods, spec, now)
+    if found.failure is None:
+        verdict = _progress(snapshot, took, target, base.wanted)
+        return replace(plan, verdict=verdict, look_again=_earliest(found.deadline, took.look_again))
+    good = serving_revision(snapshot)
+    if good is None or good == target:
+        # Nothing to go back to: the pods stay as they are, for whoever looks into it.
+        failure = found.failure
+        return replace(plan, verdict=Verdict(course=Course.STALLED, reason=failure.reason, message=failure.message))
+    failed = FailedRevision(revision=target, reason=found.failure.reason, message=found.failure.message, at=now)
+    return _fall_back(snapshot, base, good, failed, now)
+
+
+def _fall_back(
+    snapshot: DeploymentSnapshot, base: DeploymentPlan, good: str | None, failed: FailedRevision, now: datetime
+) -> DeploymentPlan:
+    """Serve what served before; the failed revision is not tried again until the spec changes."""
+    message = f"revision {failed.revision} failed: {failed.message}"
+    base = replace(base, failed=failed)
+    if good is None:
+        verdict = Verdict(course=Course.STALLED, reason=Reason(failed.reason), message=message)
+        return replace(base, verdict=verdict)
+    took = take_over(snapshot, good, base.wanted, now)
+    ready = sum(g.current and g.ready and not g.deleting for g in took.groups)
+    message += f"; revision {good} serves ({ready} of {base.wanted} replicas are ready); change the spec to try again"
+    return replace(
+        base,
+        verdict=Verdict(course=Course.STALLED, reason=Reason.ROLLED_BACK, message=message),
+        actions=tuple(_moves(snapshot, took.step, good, f"back to revision {good}")),
+        moves_groups=True,
+        asks_gpus=took.asks_gpus,
+        look_again=took.look_again,
+    )
 
 
 def _settled(wanted: int) -> Verdict:
@@ -226,47 +303,26 @@ def _settled(wanted: int) -> Verdict:
     return Verdict(course=Course.SETTLED, reason=Reason.AS_EXPECTED, message=f"{wanted} of {wanted} replicas are ready")
 
 
-def _progress(
-    snapshot: DeploymentSnapshot, observed: list[rollout.Group], step: rollout.Step, target: str, wanted: int
-) -> Verdict:
-    """The most telling thing about a rollout that is not complete."""
-    ours = {group.meta.name for group in snapshot.groups if group.revision == target and not group.is_ready}
-    pods = [pod for pod in snapshot.pods if pod.meta.name.rsplit("-", 1)[0] in ours]
-    updated = sum(group.current and group.ready and not group.deleting for group in observed)
-    count = f"{updated} of {wanted} replicas are ready"
-    for pod in pods:
-        said = runs.result(pod)
-        hopeless = said is not None and said.code in runs.FINAL_CODES
-        if (pod.restarts >= RESTART_BUDGET or hopeless) and not pod.ready:
-            cause = (said.message if said else None) or pod.exit_message or pod.exit_reason or pod.waiting_message
-            return Verdict(
-                course=Course.STALLED,
-                reason=Reason.REPLICA_CRASHING,
-                message=f"pod {pod.meta.name} ended with code {pod.exit_code} ({pod.restarts} restarts): {cause}; "
-                f"see: kubectl logs -n {pod.meta.namespace} {pod.meta.name} --previous",
-            )
-    if (waits := runs.waiting(pods)) is not None:
-        suffix = "; replacing one by one, because there is no room for a surge" if step.one_by_one else ""
-        return replace(waits, message=f"{count}; {waits.message}{suffix}")
-    return _moving(Reason.ROLLING_OUT, count)
+def _progress(snapshot: DeploymentSnapshot, took: Takeover, target: str, wanted: int) -> Verdict:
+    """The most telling thing about a rollout that goes on."""
+    ours = {group.meta.uid for group in snapshot.groups if group.revision == target and not group.is_ready}
+    pods = [pod for pod in snapshot.pods if pod.meta.controller_uid in ours]
+    updated = sum(group.current and group.ready and not group.deleting for group in took.groups)
+    parts = [f"{updated} of {wanted} replicas are ready"]
+    waits = runs.waiting(pods)
+    if waits is not None:
+        parts.append(waits.message)
+        if waits.reason == Reason.WAITING_FOR_GPUS and took.shortage:
+            parts.append(took.shortage)
+    if took.note and (waits is None or took.shortage not in parts):
+        parts.append(took.note)
+    elif took.note:
+        parts.append(took.note.split(":")[0])
+    return _moving(Reason(waits.reason) if waits is not None else Reason.ROLLING_OUT, "; ".join(parts))
 
 
-def observed_groups(groups: Iterable[GroupView], pods: Iterable[PodView], revision: str) -> list[rollout.Group]:
-    stuck = {
-        pod.meta.name.rsplit("-", 1)[0]
-        for pod in pods
-        if pod.unschedulable and runs.unschedulable_reason(pod) is Reason.WAITING_FOR_GPUS
-    }
-    return [
-        rollout.Group(
-            ordinal=group.ordinal,
-            current=group.revision == revision,
-            ready=group.is_ready,
-            deleting=group.meta.deleting,
-            no_room=group.meta.name in stuck,
-        )
-        for group in groups
-    ]
+def _earliest(*moments: datetime | None) -> datetime | None:
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def _moves(snapshot: DeploymentSnapshot, step: rollout.Step, revision: str, reason: str) -> Iterable[Action]:

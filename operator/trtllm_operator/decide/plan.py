@@ -41,6 +41,8 @@ class Delete:
     uid: str
     owner_uid: str
     propagation: str = "Foreground"
+    force: bool = False
+    """Of a pod whose node is lost: nobody is there to confirm its end."""
     reason: str = ""
 
 

@@ -1,14 +1,15 @@
 """Which replica groups to make and which to remove next: pure, stateless over what is observed.
 
-One step at a time, and only steps that keep what serves. A group is whole or nothing, so the planner
-counts groups, never pods. With `wanted` groups asked for:
+The planner counts groups, never pods: a group is whole or nothing. It is told what must hold meanwhile (`Limits`) and
+for how many more groups there are free GPUs (`room`), and takes the largest step that keeps both:
 
-- groups of an old revision that are not ready go first: they serve nobody;
-- a new group is started beside the old ones (surge 1) and an old one is removed when it is spare;
-- where the surge group finds no free GPU, waiting would be for the GPUs that the old groups hold, so
-  one old group makes room at a time instead.
+- groups of an old revision that are not ready go at once: they serve nobody, and what they hold is needed;
+- new groups are made while there are fewer than wanted and surge together, and GPUs for them;
+- old groups that are ready go as far as enough ready ones are left.
 
-Ordinals are no identity: a new group takes the lowest free one.
+A group that is being deleted still has its ordinal, its GPUs and its place in the count. Every group that is not of
+the target revision is old, whichever revision it is of: a change in the middle of a rollout turns to the newest and
+leaves nothing behind. Ordinals are no identity: a new group takes the lowest free one.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-SURGE: Final = 1
+AMPLE: Final = 1_000_000
+"""Room where GPUs limit nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One observed replica group. `deleting` groups still hold their ordinal and their GPUs."""
+    """One observed replica group."""
 
     ordinal: int
     current: bool
@@ -30,16 +32,32 @@ class Group:
     ready: bool
     deleting: bool = False
     no_room: bool = False
-    """The scheduler finds no node with enough free GPUs for it."""
+    """The scheduler finds no place for it, so it holds no GPUs."""
+    helps: bool = True
+    """Whether a group of the target revision could use the GPUs that it holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What holds during a rollout, by our own steps."""
+
+    surge: int
+    """Groups that may exist above the wanted number; those that are being deleted count."""
+    available: int
+    """Ready groups of any revision that no step goes below."""
+    recreate: bool = False
+    """No new group is made before every old one is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Ordinals to create at the new revision, ordinals to delete, and whether old groups make room one by one."""
+    """Ordinals to create at the target revision, and ordinals to delete."""
 
     create: tuple[int, ...] = ()
     delete: tuple[int, ...] = ()
-    one_by_one: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.create or self.delete)
 
 
 def is_complete(groups: Sequence[Group], wanted: int) -> bool:
@@ -47,30 +65,36 @@ def is_complete(groups: Sequence[Group], wanted: int) -> bool:
     return len(groups) == wanted and all(g.current and g.ready and not g.deleting for g in groups)
 
 
-def next_step(groups: Sequence[Group], wanted: int) -> Step:
+def next_step(groups: Sequence[Group], wanted: int, limits: Limits, room: int = AMPLE) -> Step:
     """The next step towards `wanted` ready groups of the current revision; empty when there is only waiting to do."""
     live = [g for g in groups if not g.deleting]
     new, old = [g for g in live if g.current], [g for g in live if not g.current]
     surplus = _first_to_go(new)[: max(0, len(new) - wanted)]
-    if not old or not wanted:
-        return Step(create=_free(groups, wanted - len(new)), delete=_ordinals([*surplus, *old]))
-    idle = [g for g in old if not g.ready]
-    serving = [g for g in old if g.ready]
-    spare = max(0, sum(g.ready for g in live) - wanted)
-    leaving = _first_to_go(serving)[: min(spare, len(serving))]
-    room = wanted + SURGE - (len(live) - len(idle))
-    create = _free(groups, min(room, wanted - len(new)))
-    if leaving or create or idle or surplus:
-        return Step(create=create, delete=_ordinals([*idle, *surplus, *leaving]))
-    # The old groups hold what the new one waits for; one that is already leaving will make that room.
-    if any(g.no_room for g in new) and len(live) == len(groups):
-        return Step(delete=_ordinals(_first_to_go(serving)[:1]), one_by_one=True)
-    return Step(one_by_one=any(g.no_room for g in new))
+    if limits.recreate and any(not g.current for g in groups):
+        return Step(delete=_ordinals([*surplus, *old]))
+    idle, serving = [g for g in old if not g.ready], [g for g in old if g.ready]
+    spare = sum(g.ready for g in live) - sum(g.ready for g in surplus) - limits.available
+    leaving = _first_to_go(serving)[: max(0, spare)]
+    # Neither half of the step counts on the other: what is deleted is not gone yet, what is created not yet ready.
+    places = min(wanted - len(new), wanted + limits.surge - len(groups), room)
+    return Step(create=_free(groups, places), delete=_ordinals([*surplus, *idle, *leaving]))
+
+
+def hold(groups: Sequence[Group], wanted: int) -> Step:
+    """Keep `wanted` groups without rolling anything out: `current` are those of the revision that serves.
+
+    Another revision's groups stay as long as they are ready; those that are not are replaced.
+    """
+    live = [g for g in groups if not g.deleting]
+    idle = [g for g in live if not g.current and not g.ready]
+    kept = [g for g in live if g.current or g.ready]
+    surplus = _first_to_go(kept)[: max(0, len(kept) - wanted)]
+    return Step(create=_free(groups, wanted - len(kept)), delete=_ordinals([*idle, *surplus]))
 
 
 def _first_to_go(groups: Sequence[Group]) -> list[Group]:
-    """Unhealthy first, then the highest ordinals."""
-    return sorted(groups, key=lambda g: (g.ready, -g.ordinal))
+    """Unhealthy first, then those whose GPUs are of use to others, then the highest ordinals."""
+    return sorted(groups, key=lambda g: (g.ready, not g.helps, -g.ordinal))
 
 
 def _free(groups: Sequence[Group], count: int) -> tuple[int, ...]:

@@ -92,6 +92,13 @@ def waiting(pods: Iterable[PodView]) -> Verdict | None:
                 message=f"pod {pod.meta.name}: {pod.waiting_message or pod.waiting_reason}; "
                 "create it, or mend hubTokenSecretRef",
             )
+        if pod.gated:
+            return Verdict(
+                course=Course.MOVING,
+                reason=Reason.WAITING_FOR_QUOTA,
+                message=f"pod {pod.meta.name} is held back by the scheduling gate {', '.join(pod.gated)}; "
+                "whoever set it must lift it: for Kueue, look at the namespace's LocalQueue",
+            )
         if pod.unschedulable:
             return Verdict(course=Course.MOVING, reason=unschedulable_reason(pod), message=unschedulable_message(pod))
     return None

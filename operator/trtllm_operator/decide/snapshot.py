@@ -10,9 +10,11 @@ from trtllm_engine.contract import Progress
 from ..api.deployment import LLMDeployment
 from ..api.engine import LLMEngine
 from ..api.model_facts import ModelStatus
-from ..api.views import ClaimView, GroupView, JobView, PodView
+from ..api.placement import NodeView
+from ..api.views import ClaimView, GroupView, JobView, Meta, PodView
 from ..resolve.defaults import Defaults
 from ..resolve.revision import Frozen
+from .gpus import Gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,13 @@ class DeploymentSnapshot:
     fetch: Run | None = None
     revisions: Mapping[str, Frozen] = field(default_factory=dict)
     """What was frozen, by revision hash."""
+    records: Mapping[str, Meta] = field(default_factory=dict)
+    """The ControllerRevisions by revision hash, also those that cannot be read."""
     engines: tuple[LLMEngine, ...] = ()
     groups: tuple[GroupView, ...] = ()
     pods: tuple[PodView, ...] = ()
     """Of the groups."""
+    nodes: tuple[NodeView, ...] = ()
+    """Empty where the operator may not see them."""
+    gpus: Gpus | None = None
+    """None: nobody has counted; a plan says when that is needed."""

@@ -16,6 +16,7 @@ from ..api.deployment import (
     AdjustmentStatus,
     DeploymentDisplay,
     EngineReference,
+    FailedRevision,
     LLMDeploymentStatus,
     MappingStatus,
     Phase,
@@ -24,6 +25,7 @@ from ..api.deployment import (
 from ..api.engine import EngineDisplay, EnginePhase, LLMEngineStatus
 from ..desired.service import leader_selector
 from ..resolve.resolution import Resolution
+from ..resolve.revision import revision_hash
 from . import runs
 from .deployment import DeploymentPlan, port, serving_revision, wanted_groups
 from .engine import EnginePlan
@@ -169,6 +171,7 @@ def deployment_status(snapshot: DeploymentSnapshot, plan: DeploymentPlan, now: d
         selector=leader_selector(deployment),
         current_revision=current,
         target_revision=plan.target or before.target_revision,
+        failed_revision=plan.failed or _remembered_failure(snapshot),
         url=_url(snapshot) if snapshot.revisions else None,
         display=DeploymentDisplay(
             ready=f"{ready}/{wanted}",
@@ -176,6 +179,12 @@ def deployment_status(snapshot: DeploymentSnapshot, plan: DeploymentPlan, now: d
             parallel=_parallel(resolution) if resolution else None,
         ),
     ).to_json()
+
+
+def _remembered_failure(snapshot: DeploymentSnapshot) -> FailedRevision | None:
+    """As long as the spec asks for the revision that failed, whatever else is wrong with it by now."""
+    spec, failed = snapshot.deployment.spec, snapshot.deployment.status.failed_revision
+    return failed if failed is not None and spec is not None and revision_hash(spec) == failed.revision else None
 
 
 def _deployment_conditions(

@@ -15,7 +15,7 @@ POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 
 def headless(deployment: LLMDeployment) -> Manifest:
     """The address of every rank, ready or not: ranks must find each other before they can be ready."""
-    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": _servers(deployment)}
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": servers(deployment)}
     return _service(deployment, names.headless_service(deployment.meta.name), spec)
 
 
@@ -30,7 +30,7 @@ def leader(deployment: LLMDeployment, port: int) -> Manifest:
 
 def leaders(deployment: LLMDeployment) -> dict[str, str]:
     """Labels of one pod per replica."""
-    return {**_servers(deployment), POD_INDEX_LABEL: "0"}
+    return {**servers(deployment), POD_INDEX_LABEL: "0"}
 
 
 def leader_selector(deployment: LLMDeployment) -> str:
@@ -38,7 +38,8 @@ def leader_selector(deployment: LLMDeployment) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(leaders(deployment).items()))
 
 
-def _servers(deployment: LLMDeployment) -> dict[str, str]:
+def servers(deployment: LLMDeployment) -> dict[str, str]:
+    """Labels of every serving pod, of any revision."""
     return {names.DEPLOYMENT_LABEL: deployment.meta.name, names.ROLE_LABEL: "server"}
 
 

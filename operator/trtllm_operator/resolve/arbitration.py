@@ -1,6 +1,6 @@
-"""Arbitration: what the user left open is chosen, what cannot be as written is adjusted, and both are told.
+"""What the user left open is chosen: type, layout and sizes. Every choice is told.
 
-Only what the user wrote is ever refused for not fitting (`validate`); here a value is always found.
+Only what the user wrote is ever refused for not fitting (`rules`, `fit`); here a value is always found.
 """
 
 from __future__ import annotations
@@ -8,21 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from trtllm_engine.contract import BuildArgs, ModelFacts, Target, Toolchain
+from trtllm_engine.contract import BuildArgs, Mapping, Target, Toolchain
 
 from ..api.engine_options import Device
 from ..api.problems import Adjustment
 from . import projection
-from .capability import BFLOAT16_SINCE, CAPABILITIES, parse
-from .defaults import Defaults
-from .projection import Spec
+from .capability import BFLOAT16_SINCE, CAPABILITIES, MAX_RANKS
+from .fit import judged_gpu, load
+from .memory import Gpu, largest_batch, largest_length, table
+from .options import SIZES
+from .parallel import plan
+from .rules.case import Case
+from .rules.rule import Entry, Outcome, Stage
 
 LONGEST_UNASKED: Final = 8192
 """Tokens of a sequence when the user names no length: a longer cache is paid for only by those who ask for it."""
 BATCH_UNASKED: Final = 8
-"""Sequences of a batch when the user names no number."""
-DTYPE_BYTES: Final = {"float32": 4, "float16": 2, "bfloat16": 2}
-SIZES: Final = "spec.buildConfig"
+"""Sequences of a batch when the user names no number and no GPU is known."""
+LARGEST_UNASKED: Final = 256
+"""Sequences of a batch at most when the user names no number: a larger batch is seldom full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,74 +35,144 @@ class Arbitrated:
 
     args: BuildArgs
     target: Target
+    mapping: Mapping
     adjustments: tuple[Adjustment, ...]
 
 
-def arbitrate(spec: Spec, facts: ModelFacts, defaults: Defaults) -> Arbitrated:
-    """Choose for a spec that `validate` has nothing against."""
-    toolchain = projection.toolchain(spec, defaults)
-    target, target_told = _target(spec, toolchain)
-    dtype, dtype_told = _dtype(spec, facts, toolchain, target)
-    args, sizes_told = _sizes(spec, facts, dtype)
-    return Arbitrated(args=args, target=target, adjustments=(*target_told, *dtype_told, *sizes_told))
+def arbitrate(case: Case) -> Arbitrated:
+    """Choose for a spec that the rules have nothing against; the case has facts."""
+    dtype, dtype_told = _dtype(case)
+    mapping, layout_told = _layout(case, dtype)
+    args, sizes_told = _sizes(case, dtype, mapping)
+    return Arbitrated(
+        args=args, target=_target(case), mapping=mapping, adjustments=(*dtype_told, *layout_told, *sizes_told)
+    )
 
 
-def weight_bytes(facts: ModelFacts, dtype: str) -> int:
-    """Bytes of the weights in the engine's dtype."""
-    return facts.parameters * DTYPE_BYTES[dtype]
+def planned(case: Case, dtype: str) -> Mapping | None:
+    """The layout that `autoParallel` comes to; None: no layout divides the model and fits."""
+    facts, spec, gpu = case.model, case.spec, judged_gpu(case)
+    batch, length = case.size("maxBatchSize")[1], case.size("maxSeqLen")[1]
+
+    def fits(mapping: Mapping) -> bool:
+        least = load(case, mapping, dtype, batch or 1, length or min(facts.max_position_embeddings, LONGEST_UNASKED))
+        return gpu is None or bool(table(facts, least, gpu).fits)
+
+    nodes = max((node.gpus for node in case.nodes or ()), default=None)
+    return plan(facts, spec.auto_parallel_world_size, spec.gpus_per_node or nodes, fits, most=MAX_RANKS)
 
 
-def cache_bytes(facts: ModelFacts, args: BuildArgs) -> int:
-    """Bytes of the key and value cache of all sequences at full length."""
-    per_token = 2 * facts.num_layers * facts.num_key_value_heads * facts.head_dim * DTYPE_BYTES[args.dtype]
-    return per_token * args.max_seq_len * args.max_batch_size
+def _target(case: Case) -> Target:
+    """An engine that runs on any device is for none."""
+    written = projection.options(case.spec).target.compute_capability
+    return Target(compute_capability=written if CAPABILITIES[case.toolchain].targets else None)
 
 
-def _target(spec: Spec, toolchain: Toolchain) -> tuple[Target, list[Adjustment]]:
-    written = projection.options(spec).target.compute_capability
-    if CAPABILITIES[toolchain].targets or written is None:
-        return Target(compute_capability=written), []
-    path = f"{projection.options_path(spec)}.target.computeCapability"
-    reason = f"engines of toolchain {toolchain} run on any device"
-    return Target(), [Adjustment(path=path, from_value=written, to_value="any", reason=reason)]
-
-
-def _dtype(spec: Spec, facts: ModelFacts, toolchain: Toolchain, target: Target) -> tuple[str, list[Adjustment]]:
+def _dtype(case: Case) -> tuple[str, list[Adjustment]]:
+    spec, facts = case.spec, case.model
     if spec.dtype not in (None, "auto"):
         return str(spec.dtype), []
 
-    def chosen(dtype: str, reason: str) -> tuple[str, list[Adjustment]]:
-        return dtype, [Adjustment(path="spec.dtype", from_value=spec.dtype, to_value=dtype, reason=reason)]
+    def chosen(dtype: str, reason: str, rule: str) -> tuple[str, list[Adjustment]]:
+        return dtype, [Adjustment(path="spec.dtype", from_value=spec.dtype, to_value=dtype, reason=reason, rule=rule)]
 
-    if toolchain is Toolchain.TORCH and projection.device(spec) is Device.CPU:
-        return chosen(facts.dtype, "the checkpoint's own, because a CPU gains nothing from a shorter one")
+    if case.toolchain is Toolchain.TORCH and projection.device(spec) is Device.CPU:
+        return chosen(facts.dtype, "the checkpoint's own, because a CPU gains nothing from a shorter one", "SIZE-1")
     if facts.dtype == "float32":
-        return chosen("float16", "float32 checkpoints are served as float16 unless dtype says float32")
-    capability = target.compute_capability
-    if facts.dtype == "bfloat16" and capability is not None and parse(capability) < BFLOAT16_SINCE:
-        return chosen("float16", f"compute capability {capability} has no bfloat16")
+        return chosen("float16", "float32 checkpoints are served as float16 unless dtype says float32", "SIZE-1")
+    capability = case.capability if case.toolchain is not Toolchain.TORCH else None
+    if facts.dtype == "bfloat16" and capability is not None and capability < BFLOAT16_SINCE:
+        return chosen("float16", f"compute capability {capability[0]}.{capability[1]} has no bfloat16", "INIT-2")
     return facts.dtype, []
 
 
-def _sizes(spec: Spec, facts: ModelFacts, dtype: str) -> tuple[BuildArgs, list[Adjustment]]:
-    written, told = spec.build_config, []
-    sequence, prompt, batch = written.max_seq_len, written.max_input_len, written.max_batch_size
+def _layout(case: Case, dtype: str) -> tuple[Mapping, list[Adjustment]]:
+    if not case.spec.auto_parallel:
+        return case.mapping, []
+    mapping = planned(case, dtype)
+    if mapping is None:
+        # Whether one rank is too much for its GPU is for the memory fit to say, with its numbers.
+        return case.mapping, []
+    why = "autoParallel: " + (
+        "one rank holds the model" if mapping.world_size == 1 else "tensor ranks inside a node, stages across"
+    )
+    sizes = (("tensorParallelSize", mapping.tp), ("pipelineParallelSize", mapping.pp))
+    return mapping, [
+        Adjustment(path=f"spec.{name}", to_value=str(size), reason=why, rule="PAR-9")
+        for name, size in sizes
+        if not case.wrote(name)
+    ]
+
+
+def _sizes(case: Case, dtype: str, mapping: Mapping) -> tuple[BuildArgs, list[Adjustment]]:
+    facts, gpu, told = case.model, judged_gpu(case), list[Adjustment]()
+    sequence, prompt, batch = (case.size(name)[1] for name in ("maxSeqLen", "maxInputLen", "maxBatchSize"))
+
+    def tell(name: str, value: int, why: str, rule: str) -> None:
+        told.append(Adjustment(path=f"{SIZES}.{name}", to_value=str(value), reason=why, rule=rule))
+
     if sequence is None:
-        sequence = min(facts.max_position_embeddings, max(LONGEST_UNASKED, prompt or 0))
+        most = min(facts.max_position_embeddings, max(LONGEST_UNASKED, prompt or 0))
+        sequence = max(_fitting_length(case, dtype, mapping, batch or 1, most, gpu), prompt or 1)
         why = f"the model's {facts.max_position_embeddings}, at most {LONGEST_UNASKED} unless asked for"
-        told.append(Adjustment(path=f"{SIZES}.maxSeqLen", to_value=str(sequence), reason=why))
+        if sequence < most:
+            why = f"the most that fits: {gpu}"
+        tell("maxSeqLen", sequence, why, "SIZE-2")
     if prompt is None:
         prompt = sequence
-        told.append(
-            Adjustment(path=f"{SIZES}.maxInputLen", to_value=str(prompt), reason="a prompt may fill the whole sequence")
-        )
-    elif prompt > sequence:
-        why = f"a prompt cannot be longer than its sequence of {sequence} tokens"
-        told.append(Adjustment(path=f"{SIZES}.maxInputLen", from_value=str(prompt), to_value=str(sequence), reason=why))
-        prompt = sequence
-    args = BuildArgs(dtype=dtype, max_batch_size=batch or BATCH_UNASKED, max_input_len=prompt, max_seq_len=sequence)
+        tell("maxInputLen", prompt, "a prompt may fill the whole sequence", "SIZE-3")
     if batch is None:
-        gib = cache_bytes(facts, args) / 2**30
-        why = f"the default; the cache of {args.max_batch_size} sequences of {sequence} tokens takes {gib:.2f} GiB"
-        told.append(Adjustment(path=f"{SIZES}.maxBatchSize", to_value=str(args.max_batch_size), reason=why))
-    return args, told
+        batch, why = _fitting_batch(case, dtype, mapping, sequence, gpu)
+        cache = table(facts, load(case, mapping, dtype, batch, sequence)).rows[1].bytes / 2**30
+        tell("maxBatchSize", batch, f"{why}; the cache of {batch} sequences of {sequence} tokens takes "
+             f"{cache:.2f} GiB", "SIZE-4")  # fmt: skip
+    return BuildArgs(dtype=dtype, max_batch_size=batch, max_input_len=prompt, max_seq_len=sequence), told
+
+
+def _fitting_length(case: Case, dtype: str, mapping: Mapping, batch: int, most: int, gpu: Gpu | None) -> int:
+    if gpu is None:
+        return most
+    return largest_length(case.model, load(case, mapping, dtype, batch, most), gpu, most) or most
+
+
+def _fitting_batch(case: Case, dtype: str, mapping: Mapping, length: int, gpu: Gpu | None) -> tuple[int, str]:
+    if gpu is None:
+        return BATCH_UNASKED, "the default"
+    asked = load(case, mapping, dtype, 1, length)
+    fitting = largest_batch(case.model, asked, gpu, LARGEST_UNASKED)
+    if fitting is None:
+        return 1, "the least"
+    return fitting, f"the most that fits: {gpu}" if fitting < LARGEST_UNASKED else "as many as are useful"
+
+
+ENTRIES: Final = tuple(
+    Entry(id=id, stage=stage, outcome=Outcome.CHOOSES, says=says, fields=fields)
+    for id, stage, says, fields in (
+        (
+            "SIZE-1",
+            Stage.FACTS,
+            "dtype auto is the checkpoint's type; float32 becomes float16, except on a CPU.",
+            ("dtype",),
+        ),
+        ("INIT-2", Stage.FACTS, "dtype auto is float16 below compute capability 8.0.", ("dtype",)),
+        (
+            "SIZE-2",
+            Stage.NODES,
+            "Unset, a sequence is as long as the model allows, at most 8192, and as fits.",
+            ("buildConfig.maxSeqLen",),
+        ),
+        ("SIZE-3", Stage.FACTS, "Unset, a prompt may fill the whole sequence.", ("buildConfig.maxInputLen",)),
+        (
+            "SIZE-4",
+            Stage.NODES,
+            "Unset, a batch has as many sequences as fit, at most 256; 8 where no GPU is known.",
+            ("buildConfig.maxBatchSize",),
+        ),
+        (
+            "PAR-9",
+            Stage.NODES,
+            "autoParallel takes, of the layouts that divide the model and fit, the one with the least communication.",
+            ("autoParallel", "autoParallelWorldSize"),
+        ),
+    )
+)

@@ -1,7 +1,8 @@
-"""What each toolchain can do: the one table that decides, and that refusals quote."""
+"""What each way to run a model can do: the one table that decides, and that refusals quote."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -10,8 +11,37 @@ from trtllm_engine.contract import Toolchain
 
 BFLOAT16_SINCE: Final = (8, 0)
 """Compute capability from which GPUs have bfloat16; TensorRT-RTX refuses it for 7.5."""
+FP8_SINCE: Final = (8, 9)
+"""Compute capability from which GPUs multiply in FP8."""
+FP4_SINCE: Final = (10, 0)
+"""Compute capability from which GPUs multiply in FP4."""
 MAX_RANKS: Final = 1
 """Ranks of a model that this version builds and serves."""
+
+
+class Route(enum.StrEnum):
+    """How a model comes to run: an engine of a toolchain, or a backend that needs none."""
+
+    TENSORRT = "tensorrt"
+    TENSORRT_RTX = "tensorrt_rtx"
+    TORCH = "torch"
+    TENSORRT_LLM = "tensorrt_llm"
+    PYTORCH = "backend pytorch"
+    AUTODEPLOY = "backend autodeploy"
+
+    @property
+    def own(self) -> bool:
+        """Whether this project's network definition and server run it."""
+        return self in OWN
+
+
+OWN: Final = frozenset({Route.TENSORRT, Route.TENSORRT_RTX, Route.TORCH})
+IMAGE: Final = frozenset({Route.TENSORRT_LLM, Route.PYTORCH, Route.AUTODEPLOY})
+"""Where a TensorRT-LLM image runs it."""
+BACKENDS: Final = frozenset({Route.PYTORCH, Route.AUTODEPLOY})
+"""Where no engine is built."""
+_ENGINE: Final = frozenset({Route.TENSORRT_LLM})
+_LLM: Final = frozenset({Route.TENSORRT_LLM, Route.PYTORCH})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +67,72 @@ CAPABILITIES: Final[Mapping[Toolchain, Capability]] = {
     Toolchain.TORCH: Capability(serves=True, serves_on_cpu=True),
     Toolchain.TENSORRT_LLM: Capability(available=False),
 }
+
+
+class Feature(enum.StrEnum):
+    """What a spec can ask for beyond a plain model."""
+
+    BEAM_SEARCH = "beam search"
+    STREAMINGLLM = "StreamingLLM"
+    ATTENTION_WINDOW = "an attention window"
+    ATTENTION_SINKS = "attention sinks"
+    MEDUSA = "Medusa"
+    EAGLE = "Eagle"
+    MTP = "multi-token prediction"
+    LOOKAHEAD = "Lookahead decoding"
+    DRAFT_TOKENS = "draft tokens from outside"
+    LORA = "LoRA adapters"
+    PROMPT_ADAPTER = "prompt adapters"
+    MULTIMODAL = "multimodal input"
+    QUANTISATION = "quantisation by the build"
+    CACHE_QUANTISATION = "quantisation of the KV cache by the build"
+    ATTENTION_DP = "data-parallel attention"
+    CONTEXT_PARALLEL = "context parallelism"
+    PROMPT_LOGITS = "logits of prompts"
+    ANSWER_LOGITS = "logits of answers"
+    WEIGHT_STREAMING = "weight streaming"
+    REFIT = "refitting"
+    STRIPPED_PLAN = "plans without weights"
+    NO_CACHE = "an engine without KV cache"
+    DEBUG_OUTPUT = "intermediate results as outputs"
+    TOKENS_ONLY = "requests of tokens"
+    OTHER_TOKENIZER = "a tokenizer that is not the model's"
+    SLOW_TOKENIZER = "the tokenizer that is written in Python"
+    RANDOM_WEIGHTS = "random weights"
+    DRY_RUN = "a build that makes no engine"
+
+
+FEATURES: Final[Mapping[Feature, frozenset[Route]]] = {
+    Feature.BEAM_SEARCH: _LLM,
+    Feature.STREAMINGLLM: _ENGINE,
+    Feature.ATTENTION_WINDOW: _LLM,
+    Feature.ATTENTION_SINKS: _ENGINE,
+    Feature.MEDUSA: _ENGINE,
+    Feature.EAGLE: _LLM,
+    Feature.MTP: frozenset({Route.PYTORCH}),
+    Feature.LOOKAHEAD: _ENGINE,
+    Feature.DRAFT_TOKENS: _ENGINE,
+    Feature.LORA: _LLM,
+    Feature.PROMPT_ADAPTER: _ENGINE,
+    Feature.MULTIMODAL: _ENGINE,
+    Feature.QUANTISATION: _ENGINE,
+    Feature.CACHE_QUANTISATION: _ENGINE,
+    Feature.ATTENTION_DP: _LLM,
+    Feature.CONTEXT_PARALLEL: _LLM,
+    Feature.PROMPT_LOGITS: _ENGINE,
+    Feature.ANSWER_LOGITS: _LLM,
+    Feature.WEIGHT_STREAMING: _ENGINE,
+    Feature.REFIT: _ENGINE,
+    Feature.STRIPPED_PLAN: _ENGINE,
+    Feature.NO_CACHE: _ENGINE,
+    Feature.DEBUG_OUTPUT: _ENGINE,
+    Feature.TOKENS_ONLY: IMAGE,
+    Feature.OTHER_TOKENIZER: IMAGE,
+    Feature.SLOW_TOKENIZER: IMAGE,
+    Feature.RANDOM_WEIGHTS: IMAGE,
+    Feature.DRY_RUN: frozenset(),
+}
+"""Which routes can do what; no more than what was read in the reference or is built here."""
 
 
 def available() -> tuple[Toolchain, ...]:

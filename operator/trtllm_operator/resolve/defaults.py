@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -55,6 +55,10 @@ class Defaults(ApiModel):
     """Seconds that a build may take."""
     fetch_deadline_seconds: int = Field(default=21600, ge=60)
     """Seconds that fetching a model may take."""
+    memory_headroom: float = Field(default=0.1, ge=0, lt=1)
+    """Share of a GPU's memory that stays free when a model is fitted into it."""
+    memory_fit: Literal["refuse", "warn"] = "refuse"
+    """What comes of a model that does not fit by the estimate: the spec is refused, or its author is warned."""
     retention_seconds: int = Field(default=604800, ge=0)
     """How long an engine that the operator made is kept after its last user is gone: 7 days."""
 

@@ -7,6 +7,8 @@ from trtllm_engine.contract import Mapping, Toolchain
 from ..api.deployment import LLMDeploymentSpec
 from ..api.engine import LLMEngineSpec
 from ..api.engine_options import Device, EngineOptions
+from ..api.llm_args import Backend, LlmArgs
+from .capability import Route
 from .defaults import Defaults
 
 Spec = LLMDeploymentSpec | LLMEngineSpec
@@ -26,6 +28,19 @@ def toolchain(spec: Spec, defaults: Defaults) -> Toolchain:
     return options(spec).toolchain or defaults.toolchain
 
 
+def arguments(spec: Spec) -> LlmArgs:
+    """All of LlmArgs; what an engine has no field for was not written."""
+    return spec if isinstance(spec, LlmArgs) else LlmArgs.of(spec)
+
+
+def route(spec: Spec, defaults: Defaults) -> Route:
+    """How the model comes to run."""
+    backend = arguments(spec).backend
+    if backend is not None:
+        return Route.PYTORCH if backend is Backend.PYTORCH else Route.AUTODEPLOY
+    return Route(toolchain(spec, defaults).value)
+
+
 def image(spec: Spec, defaults: Defaults) -> str:
     """Image that fetches, inspects and builds."""
     return options(spec).image or defaults.engine_image
@@ -37,6 +52,16 @@ def device(spec: Spec) -> Device:
 
 
 def mapping(spec: Spec) -> Mapping:
-    return Mapping(
-        tp=spec.tensor_parallel_size or 1, pp=spec.pipeline_parallel_size or 1, cp=spec.context_parallel_size or 1
+    """As the user wrote it; expert degrees only where they say something that does not follow by itself."""
+    tp = spec.tensor_parallel_size or 1
+    asked = Mapping(
+        tp=tp,
+        pp=spec.pipeline_parallel_size or 1,
+        cp=spec.context_parallel_size or 1,
+        moe_tp=spec.moe_tensor_parallel_size,
+        moe_ep=spec.moe_expert_parallel_size,
     )
+    if asked.expert_sizes == (tp, 1):
+        return Mapping(tp=tp, pp=asked.pp, cp=asked.cp)
+    moe_tp, moe_ep = asked.expert_sizes
+    return Mapping(tp=tp, pp=asked.pp, cp=asked.cp, moe_tp=moe_tp, moe_ep=moe_ep)

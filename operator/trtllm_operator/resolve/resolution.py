@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping as Versions
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trtllm_engine.contract import (
@@ -21,15 +22,16 @@ from trtllm_engine.contract import (
 from ..api.conditions import Reason
 from ..api.engine import LLMEngineSpec
 from ..api.engine_options import Device
+from ..api.nodes import NodeFacts
 from ..api.problems import Adjustment, Problem, Refused
 from . import projection
-from .arbitration import arbitrate
 from .defaults import Defaults
+from .examination import examine
 from .key import engine_key
 from .layout import lay_out
 from .projection import Spec
+from .rules.case import Case
 from .source import model_source
-from .validate import check_facts, check_spec
 
 __all__ = ["Refused", "Resolution", "resolve"]
 
@@ -71,24 +73,32 @@ class Resolution(Message):
         )
 
 
-def resolve(spec: Spec, facts: ModelFacts, versions: Versions[str, str], defaults: Defaults) -> Resolution:
+def resolve(
+    spec: Spec,
+    facts: ModelFacts,
+    versions: Versions[str, str],
+    defaults: Defaults,
+    nodes: Sequence[NodeFacts] | None = None,
+) -> Resolution:
     """Decide everything; deterministic. `versions`: of the toolchains that the image can run, as the fetch reported.
 
     Raises `Refused` with every problem.
     """
-    if problems := [*check_spec(spec, defaults), *check_facts(spec, facts), *_check_versions(spec, versions, defaults)]:
+    found = examine(Case.of(spec, defaults, facts, nodes))
+    if problems := [*found.problems, *_check_versions(spec, versions, defaults)]:
         raise Refused(problems)
+    chosen = found.chosen
+    assert chosen is not None, "a spec without problems whose model is known leaves nothing open"
     source = model_source(spec, defaults)
     if source.repo is not None and facts.commit is not None:
         source = dataclasses.replace(source, revision=facts.commit)
-    toolchain, mapping = projection.toolchain(spec, defaults), projection.mapping(spec)
-    layout, chosen = lay_out(mapping.world_size, spec.gpus_per_node), arbitrate(spec, facts, defaults)
-    assert layout is not None, "check_spec refuses ranks that do not divide"
+    toolchain, layout = projection.toolchain(spec, defaults), lay_out(chosen.mapping.world_size, spec.gpus_per_node)
+    assert layout is not None, "ranks that do not divide are refused"
     return Resolution(
         source=source,
         facts=facts,
         args=chosen.args,
-        mapping=mapping,
+        mapping=chosen.mapping,
         pods=layout.pods,
         gpus_per_pod=0 if projection.device(spec) is Device.CPU else layout.gpus_per_pod,
         toolchain=toolchain,
@@ -98,13 +108,13 @@ def resolve(spec: Spec, facts: ModelFacts, versions: Versions[str, str], default
             source=source,
             facts=facts,
             args=chosen.args,
-            mapping=mapping,
+            mapping=chosen.mapping,
             toolchain=toolchain,
             toolchain_version=versions[toolchain],
             target=chosen.target,
         ),
         image=projection.image(spec, defaults),
-        adjustments=chosen.adjustments,
+        adjustments=found.adjustments,
     )
 
 

@@ -16,6 +16,7 @@ from .resolution import Resolution
 UNSEEN: Final[Mapping[str, Any]] = {
     "replicas": None,
     "suspend": None,
+    "strategy": None,
     "hubTokenSecretRef": None,
     "engine": {"storage": None, "retention": None, "resources": None, "deadlineSeconds": None},
 }

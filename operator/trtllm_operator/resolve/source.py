@@ -87,16 +87,17 @@ def _check_path(spec: Spec) -> list[Problem]:
 
 
 def _check_repository(spec: Spec) -> list[Problem]:
-    problems = []
     if not REPOSITORY.fullmatch(spec.model):
-        problems.append(
+        # What else is wrong depends on which of the two it was meant to be.
+        return [
             Problem(
                 path="spec.model",
                 code=Reason.INVALID_SPEC,
                 message=f"{spec.model!r} is no repository of the hub (owner/name) and no path below {MODELS_MOUNT}/",
                 hint=f"for example HuggingFaceTB/SmolLM2-135M-Instruct, or {MODELS_MOUNT}/SmolLM2-135M-Instruct",
             )
-        )
+        ]
+    problems = []
     if spec.revision is not None and (not REVISION.fullmatch(spec.revision) or ".." in spec.revision):
         problems.append(
             Problem(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .arbitration import weight_bytes
+from .memory import DTYPE_BYTES
 from .resolution import Resolution
 
 GIB: Final = 2**30
@@ -17,5 +17,5 @@ def engine_storage(resolution: Resolution) -> str:
 
     An engine is about as large as its weights: a plan adds a few MB of kernels.
     """
-    need = 2 * weight_bytes(resolution.facts, resolution.args.dtype) + OVERHEAD
+    need = 2 * resolution.facts.parameters * DTYPE_BYTES[resolution.args.dtype] + OVERHEAD
     return f"{-(-need // GIB)}Gi"

@@ -17,6 +17,7 @@ from trtllm_operator.reconcile.store import Key
 
 def a_world(**spec: Any) -> World:
     world = World()
+    world.a_node("gpu-a", gpus=8)
     world.put(a_deployment_object("chat", spec=spec))
     return world
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,10 +12,11 @@ from trtllm_engine.contract import ModelFacts, Progress, Result, Step
 from trtllm_operator.api import names
 from trtllm_operator.api.deployment import LLMDeployment
 from trtllm_operator.api.engine import LLMEngine
-from trtllm_operator.cluster.snapshots import deployment_snapshot, engine_snapshot
+from trtllm_operator.cluster.snapshots import deployment_snapshot, engine_snapshot, gpus
 from trtllm_operator.decide.deployment import DeploymentPlan, decide_deployment
 from trtllm_operator.decide.engine import EnginePlan, decide_engine
 from trtllm_operator.decide.plan import Create, Delete, Plan
+from trtllm_operator.decide.snapshot import DeploymentSnapshot
 from trtllm_operator.decide.status import deployment_status, engine_status
 from trtllm_operator.reconcile.store import Key, Store
 from trtllm_operator.resolve.defaults import Defaults
@@ -30,6 +31,8 @@ class World:
     defaults: Defaults = field(default_factory=some_defaults)
     store: Store = field(default_factory=lambda: Store(labels=[names.ROLE_LABEL]))
     now: Any = NOW
+    others: list[Json] = field(default_factory=list)
+    """Pods on nodes that are none of ours."""
     _version: int = 1000
 
     def put(self, obj: Json) -> Json:
@@ -61,6 +64,8 @@ class World:
         obj = self.get(kind, name)
         self._version += 1
         self.store.delete(Key(kind, "default", name), obj["metadata"]["uid"], self._version)
+        for child in self.store.owned(obj["metadata"]["uid"]) if kind == "StatefulSet" else ():
+            self.remove("Pod", child["metadata"]["name"])
 
     def names(self, kind: str) -> list[str]:
         return [obj["metadata"]["name"] for obj in self.store.list(kind)]
@@ -69,11 +74,19 @@ class World:
 
     def look_at_deployment(self, name: str) -> DeploymentPlan:
         """One reconcile: decide, apply, write the status."""
-        snapshot = deployment_snapshot(self.store, self.get(LLMDeployment.KIND, name), self.defaults)
-        plan = decide_deployment(snapshot, self.now)
+        snapshot, plan = self.decide_for(name)
         self._carry_out(plan)
         self._report(LLMDeployment.KIND, name, deployment_status(snapshot, plan, self.now))
         return plan
+
+    def decide_for(self, name: str) -> tuple[DeploymentSnapshot, DeploymentPlan]:
+        """A decision, with the GPUs counted if it asks for that."""
+        snapshot = deployment_snapshot(self.store, self.get(LLMDeployment.KIND, name), self.defaults)
+        plan = decide_deployment(snapshot, self.now)
+        if plan.asks_gpus:
+            snapshot = replace(snapshot, gpus=gpus(self.store, snapshot.deployment, self.others, ()))
+            plan = decide_deployment(snapshot, self.now)
+        return snapshot, plan
 
     def look_at_engine(self, name: str) -> EnginePlan:
         """One reconcile: decide, apply, write the status."""
@@ -113,20 +126,57 @@ class World:
         line = Progress(ts="2026-01-02T14:03:30Z", step=step, percent=percent, eta_seconds=eta)
         self.store.set_progress(Key("Pod", "default", pod["metadata"]["name"]), line)
 
-    def group_becomes_ready(self, name: str) -> None:
-        group = self.get("StatefulSet", name)
-        self.change(
-            "StatefulSet", name, status={"observedGeneration": group["metadata"]["generation"], "readyReplicas": 1}
+    def a_node(self, name: str, *, gpus: int = 0, ready: bool = True, labels: Json | None = None) -> None:
+        self.put(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "namespace": "", "labels": labels or {}},
+                "status": {
+                    "allocatable": {"cpu": "64", "nvidia.com/gpu": str(gpus)},
+                    "conditions": [self._stamped("Ready", "True" if ready else "Unknown")],
+                },
+            }
         )
+
+    def group_becomes_ready(self, name: str, node: str = "gpu-a") -> None:
+        """Its pods are placed on one node and serve."""
+        group = self.get("StatefulSet", name)
+        size = group["spec"]["replicas"]
+        running = {"phase": "Running", "conditions": [self._stamped("PodScheduled"), self._stamped("Ready")]}
+        for rank in range(size):
+            self.group_pod(name, running, rank=rank, node=node)
+        self.change(
+            "StatefulSet", name, status={"observedGeneration": group["metadata"]["generation"], "readyReplicas": size}
+        )
+
+    def group_is_placed(self, name: str, node: str = "gpu-a") -> None:
+        """Its pods have a node since now, and load."""
+        loading = {"phase": "Running", "conditions": [self._stamped("PodScheduled"), self._stamped("Ready", "False")]}
+        for rank in range(self.get("StatefulSet", name)["spec"]["replicas"]):
+            self.group_pod(name, loading, rank=rank, node=node)
+
+    def group_finds_no_node(
+        self, name: str, message: str = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    ) -> None:
+        stuck = self._stamped("PodScheduled", "False") | {"reason": "Unschedulable", "message": message}
+        self.group_pod(name, {"phase": "Pending", "conditions": [stuck]})
 
     def job_pod(self, job: str, status: Json) -> None:
         self._pod(job, status)
 
-    def group_pod(self, group: str, status: Json) -> None:
-        self.put(_child("Pod", f"{group}-0", self.get("StatefulSet", group), status))
+    def group_pod(self, group: str, status: Json, *, rank: int = 0, node: str | None = None) -> None:
+        owner = self.get("StatefulSet", group)
+        pod = _child("Pod", f"{group}-{rank}", owner, status)
+        pod["metadata"]["labels"] = owner["spec"]["template"]["metadata"]["labels"]
+        pod["spec"] = owner["spec"]["template"]["spec"] | ({"nodeName": node} if node else {})
+        self.put(pod)
 
     def later(self, **delta: float) -> None:
         self.now += timedelta(**delta)
+
+    def _stamped(self, type: str, status: str = "True") -> Json:
+        return {"type": type, "status": status, "lastTransitionTime": self.now.strftime("%Y-%m-%dT%H:%M:%SZ")}
 
     def _pod_ends(self, job: str, code: int, said: Result | None, phase: str) -> None:
         ended = {

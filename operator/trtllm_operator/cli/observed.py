@@ -1,0 +1,77 @@
+"""What is in the cluster already, of one LLMDeployment and its namespace. Only reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException
+
+from trtllm_engine.contract import ContractError
+
+from ..api.deployment import LLMDeployment
+from ..api.engine import LLMEngine
+from ..api.views import GroupView, Meta
+from ..cluster.client import Client
+from ..cluster.connection import configure
+from ..cluster.errors import ClusterError
+from ..resolve.revision import Frozen
+from .failure import BadInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One deployment, or none of its name, and the engines of its namespace."""
+
+    deployment: LLMDeployment | None = None
+    revisions: Mapping[str, Frozen] = field(default_factory=dict)
+    """What was frozen, by revision hash."""
+    groups: tuple[GroupView, ...] = ()
+    engines: tuple[LLMEngine, ...] = ()
+
+
+def observe(namespace: str, name: str, kubeconfig: str | None) -> Observed:
+    """Read the cluster. Raises `BadInput` if there is no way to it or it refuses."""
+    try:
+        return asyncio.run(_connect(namespace, name, kubeconfig))
+    except ConfigException as error:
+        raise BadInput(f"no way to a cluster: {error}; set --kubeconfig or KUBECONFIG") from error
+    except ClusterError as error:
+        raise BadInput(f"cannot read the cluster: {error}") from error
+
+
+async def _connect(namespace: str, name: str, kubeconfig: str | None) -> Observed:
+    configuration: Configuration = await configure(kubeconfig)
+    client = Client(configuration, may_write=lambda: False)
+    try:
+        return await read(client, namespace, name)
+    finally:
+        await client.close()
+
+
+async def read(client: Client, namespace: str, name: str) -> Observed:
+    """Raises `ClusterError`."""
+    engines = tuple(LLMEngine.of(obj) for obj in (await client.list(LLMEngine.KIND, namespace)).items)
+    obj = await client.get(LLMDeployment.KIND, namespace, name)
+    if obj is None:
+        return Observed(engines=engines)
+    uid = Meta.of(obj).uid
+    revisions = {}
+    for child in (await client.list("ControllerRevision", namespace)).items:
+        if Meta.of(child).controller_uid != uid:
+            continue
+        try:
+            frozen = Frozen.from_data(child["data"])
+        except ContractError:
+            # Of another version of the operator: nothing can be compared with it.
+            continue
+        revisions[frozen.hash] = frozen
+    groups = [GroupView.of(child) for child in (await client.list("StatefulSet", namespace)).items]
+    return Observed(
+        deployment=LLMDeployment.of(obj),
+        revisions=revisions,
+        groups=tuple(group for group in groups if group.meta.controller_uid == uid),
+        engines=engines,
+    )

@@ -1,0 +1,160 @@
+"""How a model is spread over ranks, and ranks over nodes."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.resolve.cases import a_node, by, for_engine, found, llama_8b, mixtral, refused, silent, warned
+from trtllm_operator.api.conditions import Reason
+
+
+@pytest.mark.parametrize(
+    "field", ["tensorParallelSize", "pipelineParallelSize", "contextParallelSize", "moeExpertParallelSize"]
+)
+def test_par_2_the_planner_chooses_alone(field: str) -> None:
+    """MAP-4: context parallelism is not forgotten."""
+    assert refused("PAR-2", found(for_engine(autoParallel=True, **{field: 2}))).path == f"spec.{field}"
+    assert silent("PAR-2", found(for_engine(autoParallel=True, **{field: 1})))
+    assert silent("PAR-2", found(for_engine(**{field: 2})))
+
+
+def test_par_6_ranks_divide_over_nodes() -> None:
+    """Q3: nine ranks on nodes of eight are not rounded down to four."""
+    problem = refused("PAR-6", found({"tensorParallelSize": 9, "gpusPerNode": 8}))
+
+    assert problem.path == "spec.tensorParallelSize"
+    assert str(problem).endswith(
+        "9 ranks do not divide evenly over nodes of 8 GPUs; the nearest numbers of ranks that do are 8, 10, 12"
+    )
+    assert silent("PAR-6", found({"tensorParallelSize": 12, "gpusPerNode": 8}))
+    planned = found({"autoParallel": True, "autoParallelWorldSize": 9, "gpusPerNode": 8})
+    assert refused("PAR-6", planned).path == "spec.autoParallelWorldSize"
+
+
+def test_cap_8_this_version_serves_one_rank() -> None:
+    problem = refused("CAP-8", found({"pipelineParallelSize": 2}))
+
+    assert (problem.path, problem.code) == ("spec.pipelineParallelSize", Reason.UNSUPPORTED_BY_TOOLCHAIN)
+    assert "1 tensor x 2 pipeline x 1 context" in problem.message
+    assert silent("CAP-8", found({"pipelineParallelSize": 1}))
+
+
+def test_init_7_a_number_of_ranks_without_planner_is_told() -> None:
+    assert warned("INIT-7", found({"autoParallelWorldSize": 8})).path == "spec.autoParallelWorldSize"
+    assert silent("INIT-7", found({"autoParallelWorldSize": 1, "autoParallel": True}))
+
+
+@pytest.mark.parametrize(
+    ("degrees", "fine"),
+    [
+        ({"moeExpertParallelSize": 8}, True),
+        ({"moeTensorParallelSize": 2}, True),
+        ({"moeTensorParallelSize": 2, "moeExpertParallelSize": 4}, True),
+        ({"moeTensorParallelSize": 2, "moeExpertParallelSize": 2}, False),
+        ({"moeExpertParallelSize": 3}, False),
+        ({"moeExpertParallelSize": 16}, False),
+        ({}, True),
+    ],
+)
+def test_map_2_expert_degrees_multiply_to_the_tensor_ranks(degrees: dict[str, int], fine: bool) -> None:
+    """Q4, Q17: what is not written is derived, what is written is refused with its path."""
+    result = found(for_engine(tensorParallelSize=8, **degrees))
+
+    assert silent("MAP-2", result) is fine
+    if not fine:
+        assert refused("MAP-2", result).path == f"spec.{next(iter(degrees))}"
+
+
+def test_map_5_experts_and_context_parallelism_exclude_each_other() -> None:
+    both = for_engine(tensorParallelSize=2, moeExpertParallelSize=2, contextParallelSize=2)
+
+    assert refused("MAP-5", found(both)).path == "spec.moeExpertParallelSize"
+    assert silent("MAP-5", found(for_engine(tensorParallelSize=2, moeExpertParallelSize=2)))
+    assert silent("MAP-5", found(for_engine(contextParallelSize=2)))
+
+
+def test_par_8_a_tensor_group_over_nodes_is_told() -> None:
+    over = for_engine(tensorParallelSize=16, gpusPerNode=8)
+
+    assert warned("PAR-8", found(over)).path == "spec.tensorParallelSize"
+    assert silent("PAR-8", found(for_engine(tensorParallelSize=8, pipelineParallelSize=2, gpusPerNode=8)))
+    assert silent("PAR-8", found(for_engine(tensorParallelSize=16)))
+
+
+def test_fit_1_heads_divide_by_the_tensor_ranks() -> None:
+    problem = refused("FIT-1", found({"tensorParallelSize": 3}, llama_8b()))
+
+    assert (problem.path, problem.code) == ("spec.tensorParallelSize", Reason.MODEL_MISMATCH)
+    assert "32 attention heads of /models/SmolLM2-135M-Instruct do not divide by 3; possible are 1, 2, 4" in str(
+        problem
+    )
+    assert silent("FIT-1", found({"tensorParallelSize": 4}, llama_8b()))
+
+
+def test_fit_2_key_heads_divide_or_are_copied() -> None:
+    six = llama_8b(num_key_value_heads=6, num_attention_heads=48)
+
+    assert "6 key and value heads" in refused("FIT-2", found({"tensorParallelSize": 4}, six)).message
+    assert silent("FIT-2", found({"tensorParallelSize": 12}, six))
+    assert silent("FIT-2", found({"tensorParallelSize": 3}, six))
+
+
+def test_fit_3_widths_and_experts_divide() -> None:
+    odd = llama_8b(intermediate_size=14337)
+    assert "14337 columns of the feed-forward" in refused("FIT-3", found({"tensorParallelSize": 2}, odd)).message
+
+    nine = mixtral(experts=9)
+    spec = for_engine(tensorParallelSize=8, moeExpertParallelSize=8)
+    assert refused("FIT-3", found(spec, nine)).path == "spec.moeExpertParallelSize"
+    assert silent("FIT-3", found(spec, mixtral()))
+
+
+def test_fit_4_a_ranks_share_divides_by_the_group() -> None:
+    spec = for_engine(tensorParallelSize=8, quantConfig={"quantAlgo": "W4A16_AWQ", "groupSize": 128})
+    facts = llama_8b(intermediate_size=13824)
+
+    problem = refused("FIT-4", found(spec, facts))
+    assert problem.path == "spec.quantConfig.groupSize"
+    assert "groups of 128 do not divide a rank's share of the feed-forward output (13824 / 8 = 1728)" in problem.message
+    assert problem.hint == "use a group of 32 or 64 or tensorParallelSize 1, 2, 3, 4, 6"
+    assert silent("FIT-4", found(spec, llama_8b()))
+    assert silent("FIT-4", found(for_engine(tensorParallelSize=8, quantConfig={"quantAlgo": "FP8"}), facts))
+
+
+def test_map_7_there_is_a_layer_for_each_stage() -> None:
+    assert "use at most 32" in str(refused("MAP-7", found({"pipelineParallelSize": 33}, llama_8b())))
+    assert silent("MAP-7", found({"pipelineParallelSize": 32}, llama_8b()))
+
+
+def test_map_1_expert_degrees_of_a_dense_model_are_told() -> None:
+    spec = for_engine(tensorParallelSize=2, moeExpertParallelSize=2)
+
+    assert warned("MAP-1", found(spec, llama_8b())).path == "spec.moeExpertParallelSize"
+    assert silent("MAP-1", found(spec, mixtral()))
+
+
+@pytest.mark.parametrize(
+    ("spec", "gpus", "said"),
+    [
+        ({"tensorParallelSize": 8}, 4, "a pod needs 8 GPUs, and the largest node has 4"),
+        ({"tensorParallelSize": 8, "gpusPerNode": 8}, 4, "set spec.gpusPerNode to 4 or less"),
+        ({}, 0, "no node that the spec's selectors allow has a GPU"),
+    ],
+)
+def test_init_4_gpus_that_no_node_has_are_told_and_waited_for(spec: dict[str, Any], gpus: int, said: str) -> None:
+    assert said in warned("INIT-4", found(for_engine(**spec), None, [a_node(gpus=gpus)])).message
+
+
+def test_init_4_enough_gpus_or_no_nodes_need_no_word() -> None:
+    assert silent("INIT-4", found(for_engine(tensorParallelSize=8), None, [a_node()]))
+    assert silent("INIT-4", found(for_engine(tensorParallelSize=8)))
+    assert silent("INIT-4", found({"serving": {"device": "cpu"}}, None, []))
+
+
+def test_par_9_the_planners_choice_is_told() -> None:
+    result = found({"autoParallel": True, "dtype": None, "buildConfig": None}, llama_8b(), [a_node()])
+
+    assert [(a.path, a.to_value) for a in by("PAR-9", result)] == [
+        ("spec.tensorParallelSize", "1"),
+        ("spec.pipelineParallelSize", "1"),
+    ]
