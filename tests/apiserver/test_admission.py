@@ -140,9 +140,9 @@ BAD: Final[dict[str, tuple[Json, str]]] = {
         "spec.speculativeConfig",
     ),
     "LoRA that the toolchain lacks": ({"enableLora": True}, "spec.enableLora"),
-    "ARB-4 streaming without a window": (
+    "StreamingLLM that the toolchain lacks": (
         {"buildConfig": {"pluginConfig": {"streamingllm": True}}},
-        "spec.kvCacheConfig.maxAttentionWindow",
+        "spec.buildConfig.pluginConfig.streamingllm",
     ),
     "BLD-2 prompt beyond the sequence": ({"buildConfig": {"maxInputLen": 4096}}, "spec.buildConfig.maxInputLen"),
     "KVT-1 two words on paging": (

@@ -141,7 +141,7 @@ def test_i5_the_operator_writes_only_its_own_children_status_lease_and_events(
     chat.apply()
     chat.become_ready()
     ours = {"llmdeployments", "llmengines", "jobs", "statefulsets", "services", "persistentvolumeclaims"}
-    ours |= {"controllerrevisions", "leases", "events"}
+    ours |= {"controllerrevisions", "poddisruptionbudgets", "leases", "events"}
     for write in chat.cluster.writes(start, "trtllm-operator/"):
         assert write.resource in ours, write
         assert write.name != "bystander", write
