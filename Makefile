@@ -75,9 +75,11 @@ lint: $(VENV)/.stamp ## ruff, mypy --strict, import directions
 # ---- generated files ----------------------------------------------------------------------------
 
 .PHONY: crds
-crds: $(VENV)/.stamp ## Write crds/ and the chart's copy from the models in api/
+crds: $(VENV)/.stamp ## Write crds/, the chart's copy and docs/reference from the code
 	@$(PYTHON) -m trtllm_operator.api.crd crds
 	@$(PYTHON) -m trtllm_operator.api.reference docs/reference
+	@$(PYTHON) -m trtllm_operator.resolve.rules docs/reference
+	@$(PYTHON) -m trtllm_operator.cli.reference docs/reference
 	@mkdir -p charts/trtllm-operator/files/crds
 	@cp crds/*.yaml charts/trtllm-operator/files/crds/
 
