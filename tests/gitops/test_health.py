@@ -39,7 +39,7 @@ def cases() -> Iterator[tuple[str, str, dict[str, str]]]:
             yield kind, case["inputPath"], case["healthStatus"]
 
 
-@pytest.mark.parametrize(("kind", "path", "expected"), cases())
+@pytest.mark.parametrize(("kind", "path", "expected"), list(cases()))
 def test_a_recorded_object_is_judged_as_the_case_says(kind: str, path: str, expected: dict[str, str]) -> None:
     assert health(kind, yaml.safe_load((ROOT / kind / path).read_text())) == expected
 
