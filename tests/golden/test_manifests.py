@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from trtllm_operator.desired.engine_claim import engine_claim
 from trtllm_operator.desired.fetch_job import fetch_job
 from trtllm_operator.desired.llm_engine import llm_engine
 from trtllm_operator.desired.metadata import Manifest
+from trtllm_operator.desired.pdb import disruption_budget
 from trtllm_operator.desired.service import headless, leader
 from trtllm_operator.desired.statefulset import statefulset
 
@@ -30,6 +32,7 @@ HUB_DEPLOYMENT = a_deployment(
 DEPLOYMENT, ENGINE, DEFAULTS = a_deployment(), an_engine(), some_defaults()
 RESOLUTION, ENGINE_RESOLUTION = a_resolution(), a_resolution(an_engine_spec())
 FROZEN = freeze(DEPLOYMENT, RESOLUTION, DEFAULTS)
+TWO_NODES = freeze(DEPLOYMENT, replace(RESOLUTION, pods=2, gpus_per_pod=8), DEFAULTS)
 
 MANIFESTS: dict[str, Callable[[], Manifest]] = {
     "fetch_job_hub": lambda: fetch_job(HUB_DEPLOYMENT, DEFAULTS),
@@ -39,7 +42,9 @@ MANIFESTS: dict[str, Callable[[], Manifest]] = {
     "cache_claim": lambda: cache_claim("default", DEFAULTS),
     "llm_engine": lambda: llm_engine(DEPLOYMENT, RESOLUTION, DEFAULTS),
     "statefulset": lambda: statefulset(DEPLOYMENT, FROZEN, 0),
+    "statefulset_two_nodes": lambda: statefulset(DEPLOYMENT, TWO_NODES, 0),
     "controller_revision": lambda: controller_revision(DEPLOYMENT, FROZEN),
+    "disruption_budget": lambda: disruption_budget(DEPLOYMENT),
     "service_headless": lambda: headless(DEPLOYMENT),
     "service_leader": lambda: leader(DEPLOYMENT, 8000),
 }

@@ -50,6 +50,7 @@ class Reason(enum.StrEnum):
     WAITING_FOR_NODE = "WaitingForNode", "Pods wait for a node with room for them; the message carries what is short."
     WAITING_FOR_SECRET = "WaitingForSecret", "A Secret that a pod refers to, or a key in it, does not exist."
     WAITING_FOR_QUOTA = "WaitingForQuota", "The namespace's quota does not allow the pods."
+    FORBIDDEN = "Forbidden", "The API server does not let the operator do something: a right, or somebody's policy."
     IMAGE_PULL_FAILING = "ImagePullFailing", "An image cannot be pulled."
     REPLICA_CRASHING = "ReplicaCrashing", "A replica keeps ending; the message carries how."
     PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded", "A replica did not become ready in time."

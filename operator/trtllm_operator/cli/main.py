@@ -50,16 +50,22 @@ def run() -> None:
     app(prog_name="llmd")
 
 
-@app.callback()
-def main(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _show_version(asked: bool) -> None:
+    if asked:
         typer.echo(f"llmd {__version__}")
         raise typer.Exit
 
 
-@app.command("validate")
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """Options of every command: none but those that end at once."""
+
+
+@app.command("validate", short_help="Say everything that is wrong with a file.")
 def validate_command(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="YAML or JSON; - is standard input.")],
     model_config: ModelConfig = None,
@@ -78,7 +84,7 @@ def validate_command(
     _end(lambda: validate(files, model_config=model_config, facts=facts, nodes=nodes, config=config, output=output))
 
 
-@app.command("import")
+@app.command("import", short_help="Turn options or a command line into an LLMDeployment.")
 def import_command(
     sources: Annotated[
         list[str],
@@ -104,7 +110,7 @@ def import_command(
     _end(lambda: import_(sources, model=model, name=name, strict=strict))
 
 
-@app.command("export")
+@app.command("export", short_help="Print the options file that trtllm-serve reads.")
 def export_command(file: File) -> None:
     """Print the options file that trtllm-serve reads, out of an LLMDeployment.
 
@@ -115,7 +121,7 @@ def export_command(file: File) -> None:
     _end(lambda: export(file))
 
 
-@app.command("render")
+@app.command("render", short_help="Print the manifests that the operator would apply.")
 def render_command(
     file: File,
     model_config: ModelConfig = None,
@@ -132,7 +138,7 @@ def render_command(
     _end(lambda: render(file, model_config=model_config, facts=facts, config=config, namespace=namespace))
 
 
-@app.command("plan")
+@app.command("plan", short_help="Say what would happen: engine, pods, GPUs, rollout, memory.")
 def plan_command(
     file: File,
     model_config: ModelConfig = None,

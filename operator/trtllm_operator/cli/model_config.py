@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,25 +19,83 @@ NO_DIGEST: Final = "sha256:" + "0" * 64
 DTYPE_BYTES: Final[Mapping[str, int]] = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
+class Biases(enum.Enum):
+    """Which projections have one."""
+
+    NONE = "none"
+    QUERY = "query, key and value"
+    FLAGGED = "all of attention if `attention_bias` says so, and the MLP's if `mlp_bias` does"
+
+
+class Window(enum.Enum):
+    """Which layers a `sliding_window` is for, unless `layer_types` says it."""
+
+    NONE = "none"
+    ALL = "all"
+    FLAGGED = "all, if `use_sliding_window` says so"
+    UPPER = "from layer `max_window_layers` on, if `use_sliding_window` says so"
+    EVEN = "every other"
+    PATTERN = "all but each `sliding_window_pattern`th"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """What the sizes of a config.json do not say about an architecture."""
 
-    family: str
-    attention_bias: bool = False
-    """Of query, key and value, unless the file says `attention_bias`."""
+    family: str | None = None
+    """None: no toolchain builds it, and its size is that of a Llama of these sizes."""
+    biases: Biases = Biases.NONE
     norms: int = 2
     """Of each layer, as wide as the residual stream."""
     head_norms: bool = False
     """Whether query and key have a norm of the width of one head."""
+    head_dim: int | None = None
+    """Width of a head that the file does not name; None: what divides the residual stream."""
     tied: bool = False
     """Whether embeddings are tied when the file does not say."""
+    window: Window = Window.NONE
+    window_size: int = 0
+    """When the file does not say; 0: there is none."""
+    experts: tuple[int, int, int] = (0, 0, 0)
+    """Number, number per token, and width (0: the MLP's), when the file does not say."""
 
 
 SHAPES: Final[Mapping[str, Shape]] = {
-    "LlamaForCausalLM": Shape(family="llama"),
-    "MistralForCausalLM": Shape(family="mistral"),
-    "Qwen2ForCausalLM": Shape(family="qwen2", attention_bias=True),
+    "LlamaForCausalLM": Shape(family="llama", biases=Biases.FLAGGED),
+    "MistralForCausalLM": Shape(family="mistral", window=Window.ALL, window_size=4096),
+    "MixtralForCausalLM": Shape(family="mixtral", window=Window.ALL, experts=(8, 2, 0)),
+    "Qwen2ForCausalLM": Shape(family="qwen2", biases=Biases.QUERY, window=Window.UPPER, window_size=4096),
+    "Qwen3ForCausalLM": Shape(
+        family="qwen3", biases=Biases.FLAGGED, head_norms=True, head_dim=128, window=Window.UPPER, window_size=4096
+    ),
+    "Qwen3MoeForCausalLM": Shape(
+        family="qwen3_moe",
+        biases=Biases.FLAGGED,
+        head_norms=True,
+        window=Window.FLAGGED,
+        window_size=4096,
+        experts=(128, 8, 768),
+    ),
+    "Gemma2ForCausalLM": Shape(
+        family="gemma2",
+        biases=Biases.FLAGGED,
+        norms=4,
+        head_dim=256,
+        tied=True,
+        window=Window.EVEN,
+        window_size=4096,
+    ),
+    "Gemma3ForCausalLM": Shape(
+        family="gemma3",
+        biases=Biases.FLAGGED,
+        norms=4,
+        head_norms=True,
+        head_dim=256,
+        tied=True,
+        window=Window.PATTERN,
+        window_size=4096,
+    ),
+    "Phi3ForCausalLM": Shape(family="phi3", window=Window.ALL),
 }
 """The architectures that the engine image builds."""
 
@@ -51,7 +110,7 @@ def read_model_config(path: Path) -> ModelFacts:
         raw = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInput(
-            f"{file}: {(error.strerror or str(error)).lower()}; name a model's folder or config.json"
+            f"{file}: {(error.strerror or str(error)).lower()}; name a model's folder, or a config.json"
         ) from error
     except ValueError as error:
         raise BadInput(f"{file}: is no JSON: {error}") from error
@@ -73,13 +132,11 @@ def _hugging_face(config: _Reader) -> ModelFacts:
     architectures = config.raw.get("architectures")
     if not isinstance(architectures, list) or len(architectures) != 1 or not isinstance(architectures[0], str):
         raise BadInput(f"{config.where}: architectures must list one name; name the config.json of a language model")
-    shape = SHAPES.get(architectures[0])
     quantization = config.raw.get("quantization_config")
     return _facts(
         config,
         format="hf",
         architecture=architectures[0],
-        shape=shape,
         dtype=config.dtype("dtype", "torch_dtype"),
         quantization=str(quantization.get("quant_method", "unknown")) if isinstance(quantization, dict) else None,
         head_dim="head_dim",
@@ -94,7 +151,6 @@ def _trtllm(config: _Reader, form: str) -> ModelFacts:
         config,
         format=form,
         architecture=str(architecture),
-        shape=SHAPES.get(str(architecture)),
         dtype=config.dtype("dtype"),
         quantization=None if algorithm is None else str(algorithm),
         head_dim="head_size",
@@ -102,47 +158,31 @@ def _trtllm(config: _Reader, form: str) -> ModelFacts:
 
 
 def _facts(
-    config: _Reader,
-    *,
-    format: str,
-    architecture: str,
-    shape: Shape | None,
-    dtype: str,
-    quantization: str | None,
-    head_dim: str,
+    config: _Reader, *, format: str, architecture: str, dtype: str, quantization: str | None, head_dim: str
 ) -> ModelFacts:
-    known = shape or Shape(family="")
+    shape = SHAPES.get(architecture, Shape(biases=Biases.FLAGGED))
     hidden, layers = config.integer("hidden_size"), config.integer("num_hidden_layers")
     heads = config.integer("num_attention_heads")
     kv_heads = config.integer("num_key_value_heads", heads)
-    head = config.integer(head_dim, hidden // heads)
-    intermediate = config.integer("intermediate_size", 4 * hidden)
-    vocabulary = config.integer("vocab_size")
-    tied = config.flag("tie_word_embeddings", known.tied)
-    window, windowed = _window(config, layers)
-    query, kv = heads * head, kv_heads * head
-    attention = 2 * hidden * query + 2 * hidden * kv
-    if config.flag("attention_bias", known.attention_bias):
-        attention += query + 2 * kv + (0 if known.attention_bias else hidden)
-    if known.head_norms:
-        attention += 2 * head
-    experts = config.integer("num_local_experts", config.integer("num_experts", 0))
-    expert_width = config.integer("moe_intermediate_size", intermediate) if experts else 0
-    expert_parameters = layers * experts * 3 * hidden * expert_width
-    dense = 0 if experts else layers * 3 * hidden * intermediate
-    if config.flag("mlp_bias", False):
-        dense += layers * (2 * intermediate + hidden)
+    head = config.integer(head_dim, shape.head_dim or hidden // heads)
+    intermediate, vocabulary = config.integer("intermediate_size", 4 * hidden), config.integer("vocab_size")
+    tied = config.flag("tie_word_embeddings", shape.tied)
+    longest = config.longest()
+    window, windowed = _window(config, shape, layers, longest)
+    experts, per_token, width, sparse = _experts(config, shape, layers, intermediate)
+    expert_parameters = sparse * experts * 3 * hidden * width
     parameters = (
         vocabulary * hidden * (1 if tied else 2)
-        + layers * (attention + known.norms * hidden + hidden * experts)
         + hidden
-        + dense
+        + layers * (_attention(config, shape, hidden, heads * head, kv_heads * head, head) + shape.norms * hidden)
+        + sparse * hidden * experts
         + expert_parameters
+        + (layers - sparse) * _mlp(config, shape, hidden, intermediate)
     )
     return ModelFacts(
         format=format,
         architecture=architecture,
-        family=shape.family if shape else None,
+        family=shape.family,
         dtype=dtype,
         quantization=quantization,
         hidden_size=hidden,
@@ -152,11 +192,11 @@ def _facts(
         head_dim=head,
         intermediate_size=intermediate,
         vocab_size=vocabulary,
-        max_position_embeddings=config.integer("max_position_embeddings", 2048),
+        max_position_embeddings=longest,
         tied_embeddings=tied,
         experts=experts,
-        experts_per_token=config.integer("num_experts_per_tok", 0) if experts else 0,
-        expert_intermediate_size=expert_width,
+        experts_per_token=per_token,
+        expert_intermediate_size=width,
         expert_parameters=expert_parameters,
         sliding_window=window,
         windowed_layers=windowed,
@@ -166,16 +206,57 @@ def _facts(
     )
 
 
-def _window(config: _Reader, layers: int) -> tuple[int | None, int]:
-    """Width of the sliding window, and how many layers have it."""
-    window = config.integer("sliding_window", 0)
-    if not window or not config.flag("use_sliding_window", True):
+def _attention(config: _Reader, shape: Shape, hidden: int, query: int, kv: int, head: int) -> int:
+    """Parameters of one layer's attention, its norms on the residual stream apart."""
+    total = 2 * hidden * query + 2 * hidden * kv + (2 * head if shape.head_norms else 0)
+    if shape.biases is Biases.QUERY:
+        return total + query + 2 * kv
+    flagged = shape.biases is Biases.FLAGGED and config.flag("attention_bias", False)
+    return total + (query + 2 * kv + hidden if flagged else 0)
+
+
+def _mlp(config: _Reader, shape: Shape, hidden: int, width: int) -> int:
+    flagged = shape.family == "llama" and config.flag("mlp_bias", False)
+    return 3 * hidden * width + (2 * width + hidden if flagged else 0)
+
+
+def _experts(config: _Reader, shape: Shape, layers: int, intermediate: int) -> tuple[int, int, int, int]:
+    """Number, number per token, width, and how many layers have any."""
+    number, per_token, width = shape.experts
+    if shape.family is not None and not number:
+        return 0, 0, 0, 0
+    experts = config.integer("num_local_experts", config.integer("num_experts", number))
+    if not experts:
+        return 0, 0, 0, 0
+    dense, step = config.raw.get("mlp_only_layers") or (), config.integer("decoder_sparse_step", 1)
+    sparse = sum(layer not in dense and (layer + 1) % step == 0 for layer in range(layers))
+    return (
+        experts,
+        config.integer("num_experts_per_tok", per_token),
+        config.integer("moe_intermediate_size", width or intermediate),
+        sparse,
+    )
+
+
+def _window(config: _Reader, shape: Shape, layers: int, longest: int) -> tuple[int | None, int]:
+    """Width of the sliding window, and how many layers have it; one that hides nothing is none."""
+    absent = "sliding_window" in config.raw and config.raw["sliding_window"] is None
+    size = 0 if absent else config.integer("sliding_window", shape.window_size)
+    asked = shape.window in (Window.UPPER, Window.FLAGGED) and not config.flag("use_sliding_window", False)
+    if shape.window is Window.NONE or not size or asked or (size >= longest and shape.window is not Window.PATTERN):
         return None, 0
     kinds = config.raw.get("layer_types")
-    if isinstance(kinds, list):
+    if isinstance(kinds, list) and shape.window not in (Window.ALL, Window.FLAGGED):
         windowed = sum(kind == "sliding_attention" for kind in kinds)
-        return (window, windowed) if windowed else (None, 0)
-    return window, layers
+    elif shape.window is Window.UPPER:
+        windowed = max(0, layers - config.integer("max_window_layers", 28))
+    elif shape.window is Window.EVEN:
+        windowed = -(-layers // 2)
+    elif shape.window is Window.PATTERN:
+        windowed = layers - layers // config.integer("sliding_window_pattern", 6)
+    else:
+        windowed = layers
+    return (size, windowed) if windowed else (None, 0)
 
 
 class _Reader:
@@ -199,6 +280,16 @@ class _Reader:
     def flag(self, key: str, default: bool) -> bool:
         value = self.raw.get(key)
         return value if isinstance(value, bool) else default
+
+    def longest(self) -> int:
+        """Tokens of the longest sequence; a config.json that asks for YaRN names the length before it."""
+        most = self.integer("max_position_embeddings", 2048)
+        scaling = self.raw.get("rope_parameters") or self.raw.get("rope_scaling")
+        if not isinstance(scaling, dict) or scaling.get("rope_type", scaling.get("type")) != "yarn":
+            return most
+        before = scaling.get("original_max_position_embeddings", most)
+        factor = scaling.get("factor", most / before)
+        return max(most, int(factor * before))
 
     def dtype(self, *keys: str) -> str:
         """The stored type: transformers has named the key differently over time."""

@@ -13,10 +13,11 @@ from trtllm_engine.contract import ContractError
 
 from ..api.deployment import LLMDeployment
 from ..api.engine import LLMEngine
+from ..api.nodes import NodeFacts
 from ..api.views import GroupView, Meta
 from ..cluster.client import Client
 from ..cluster.connection import configure
-from ..cluster.errors import ClusterError
+from ..cluster.errors import ClusterError, Forbidden
 from ..resolve.revision import Frozen
 from .failure import BadInput
 
@@ -30,33 +31,36 @@ class Observed:
     """What was frozen, by revision hash."""
     groups: tuple[GroupView, ...] = ()
     engines: tuple[LLMEngine, ...] = ()
+    nodes: tuple[NodeFacts, ...] | None = None
+    """None: they may not be read."""
 
 
-def observe(namespace: str, name: str, kubeconfig: str | None) -> Observed:
-    """Read the cluster. Raises `BadInput` if there is no way to it or it refuses."""
+def observe(namespace: str, name: str, *, resource: str, kubeconfig: str | None) -> Observed:
+    """Read the cluster; `resource` stands for a GPU. Raises `BadInput` if there is no way to it or it refuses."""
     try:
-        return asyncio.run(_connect(namespace, name, kubeconfig))
+        return asyncio.run(_connect(namespace, name, resource, kubeconfig))
     except ConfigException as error:
         raise BadInput(f"no way to a cluster: {error}; set --kubeconfig or KUBECONFIG") from error
     except ClusterError as error:
         raise BadInput(f"cannot read the cluster: {error}") from error
 
 
-async def _connect(namespace: str, name: str, kubeconfig: str | None) -> Observed:
+async def _connect(namespace: str, name: str, resource: str, kubeconfig: str | None) -> Observed:
     configuration: Configuration = await configure(kubeconfig)
     client = Client(configuration, may_write=lambda: False)
     try:
-        return await read(client, namespace, name)
+        return await read(client, namespace, name, resource)
     finally:
         await client.close()
 
 
-async def read(client: Client, namespace: str, name: str) -> Observed:
-    """Raises `ClusterError`."""
+async def read(client: Client, namespace: str, name: str, resource: str) -> Observed:
+    """Raises `ClusterError`; nodes that may not be read are left out."""
+    nodes = await _nodes(client, resource)
     engines = tuple(LLMEngine.of(obj) for obj in (await client.list(LLMEngine.KIND, namespace)).items)
     obj = await client.get(LLMDeployment.KIND, namespace, name)
     if obj is None:
-        return Observed(engines=engines)
+        return Observed(engines=engines, nodes=nodes)
     uid = Meta.of(obj).uid
     revisions = {}
     for child in (await client.list("ControllerRevision", namespace)).items:
@@ -74,4 +78,12 @@ async def read(client: Client, namespace: str, name: str) -> Observed:
         revisions=revisions,
         groups=tuple(group for group in groups if group.meta.controller_uid == uid),
         engines=engines,
+        nodes=nodes,
     )
+
+
+async def _nodes(client: Client, resource: str) -> tuple[NodeFacts, ...] | None:
+    try:
+        return tuple(NodeFacts.of(node, resource) for node in (await client.list("Node")).items)
+    except Forbidden:
+        return None

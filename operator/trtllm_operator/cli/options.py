@@ -141,9 +141,13 @@ class SpecBuilder:
         if value is None:
             return
         section = self._section_at(field.written[:-1])
+        if section is None:
+            text = f"cannot be put into {'.'.join(field.written[:-1])}, which is no section in the input"
+            self.note(Level.NO_PLACE, origin.what, text)
+            return
         before = section.get(field.written[-1])
         if before is not None and before != value:
-            other = self.origins[field.written].what
+            other = self.origins[field.written].what if field.written in self.origins else "another option"
             text = f"says {_shown(value)} for {field.text}, and {other} says {_shown(before)}; {_shown(value)} is taken"
             self.note(Level.WARNING, origin.what, text)
         section[field.written[-1]] = value
@@ -154,10 +158,13 @@ class SpecBuilder:
         self._tell_dropped_flags(data)
         self._read(data, (), (LlmArgs,), origin_of)
 
-    def _section_at(self, written: tuple[str, ...]) -> dict[str, Any]:
+    def _section_at(self, written: tuple[str, ...]) -> dict[str, Any] | None:
+        """The section of the spec, made if it is not there; None if a value that is no section stands there."""
         section = self.spec
         for name in written:
             section = section.setdefault(name, {})
+            if not isinstance(section, dict):
+                return None
         return section
 
     def _tell_dropped_flags(self, data: Mapping[str, Any]) -> None:

@@ -245,10 +245,8 @@ def _change(spec: LLMDeploymentSpec, revision: str, observed: Observed | None) -
     if before != revision:
         return f"revision {before or 'none'} ({ready} ready) is replaced by {revision}"
     more = spec.replicas - len(observed.groups)
-    scaled = f"{more} more" if more > 0 else f"{-more} fewer" if more else "none"
-    return (
-        f"no pod is replaced: revision {revision} serves already ({ready} ready); replicas to add or remove: {scaled}"
-    )
+    scaled = f"; {abs(more)} replica(s) {'more' if more > 0 else 'fewer'}" if more else ""
+    return f"no pod is replaced: revision {revision} serves already ({ready} ready){scaled}"
 
 
 def _rollout(spec: LLMDeploymentSpec, replicas: Replicas, room: Room | None, limits: Limits) -> str:

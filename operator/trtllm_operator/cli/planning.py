@@ -48,22 +48,25 @@ def plan(
         if context:
             from .observed import observe
 
-            observed = observe(one.namespace or namespace, one.name, kubeconfig)
+            observed = observe(
+                one.namespace or namespace, one.name, resource=defaults.gpu_resource, kubeconfig=kubeconfig
+            )
+        nodes_seen = observed.nodes if seen is None and observed else seen
         knowledge = given or one.knowledge
         if knowledge is None and observed and observed.deployment and isinstance(one.spec, LLMDeploymentSpec):
             model = observed.deployment.status.model
             if model is not None and not one.problems and model.source == source_hash(one.spec, defaults):
                 knowledge = Knowledge(facts=model.facts, versions=model.versions)
-        verdict, outlook = judge(one, defaults, knowledge, seen), None
+        verdict, outlook = judge(one, defaults, knowledge, nodes_seen), None
         if isinstance(one.spec, LLMDeploymentSpec) and not verdict.problems:
             try:
-                resolution = resolution_of(one.spec, knowledge, defaults) if knowledge else None
+                resolution = resolution_of(one.spec, knowledge, defaults, nodes_seen) if knowledge else None
                 outlook = look_ahead(
                     one.spec,
                     resolution,
                     exact=bool(knowledge and knowledge.exact),
                     defaults=defaults,
-                    nodes=seen,
+                    nodes=nodes_seen,
                     observed=observed,
                 )
             except Refused as refused:
@@ -131,7 +134,7 @@ def _rows(one: Found, outlook: Outlook, knowledge: Knowledge | None) -> list[tup
         ("GPUs", f"{replicas.gpus * replicas.count}, at most {outlook.most_gpus} while a revision is replaced"),
         ("change", outlook.change),
         ("rollout", outlook.rollout),
-        ("downtime", "yes: no replica is ready for a time" if outlook.downtime else "no"),
+        ("downtime", "yes, while a revision is replaced: for a time no replica is ready" if outlook.downtime else "no"),
     ]
     if room is not None and replicas.gpus:
         text = (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ..api.deployment import LLMDeployment
 from ..api.engine import LLMEngine
+from ..api.nodes import NodeFacts
 from ..api.problems import Refused
 from ..desired import (
     build_job,
@@ -61,11 +62,13 @@ def render(source: str, *, model_config: str | None, facts: str | None, config: 
     return 0
 
 
-def resolution_of(spec: Spec, knowledge: Knowledge, defaults: Defaults) -> Resolution:
+def resolution_of(
+    spec: Spec, knowledge: Knowledge, defaults: Defaults, nodes: Sequence[NodeFacts] | None = None
+) -> Resolution:
     """Decide everything; with a placeholder for a toolchain's version that nobody reported. Raises `Refused`."""
     toolchain = projection.toolchain(spec, defaults)
     versions: Mapping[str, str] = knowledge.versions or {toolchain: f"{toolchain}-{NO_VERSION}"}
-    return resolve(spec, knowledge.facts, versions, defaults)
+    return resolve(spec, knowledge.facts, versions, defaults, nodes)
 
 
 def _steps(one: Found, spec: Spec, knowledge: Knowledge | None, defaults: Defaults, namespace: str) -> Iterator[Step]:

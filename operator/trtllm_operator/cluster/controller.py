@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from ..api.conditions import Condition, ConditionType, find_condition
 from ..api.deployment import LLMDeployment
 from ..api.engine import LLMEngine
+from ..api.placement import NodeView
 from ..decide.deployment import decide_deployment
 from ..decide.engine import decide_engine
 from ..decide.plan import Apply, Course, Delete, Plan
@@ -24,6 +25,9 @@ from .snapshots import concerned, deployment_snapshot, engine_snapshot, gpus
 
 RETRY_REFUSED: Final = 5.0
 """Seconds until a refused action is tried again: what stands against it (a foreign object, a quota) is not watched."""
+
+COUNTED_FOR: Final = timedelta(seconds=2)
+"""How long a list of everybody's pods is good for: many may ask for it at once."""
 
 
 class Controller:
@@ -47,10 +51,19 @@ class Controller:
         self._now = now
         self._promised: dict[Key, list[Object]] = {}
         """StatefulSets that are decided and not in the store yet, by whose they are."""
+        self._placed: tuple[datetime, list[Object]] | None = None
+        self._nodes: dict[str, NodeView] = {}
 
     def owners(self, obj: Object) -> list[Key]:
         """Which keys to look at when this object changed."""
+        if obj["kind"] == "Node" and not self._is_news(NodeView.of(obj)):
+            return []
         return sorted(concerned(self._store, obj))
+
+    def _is_news(self, node: NodeView) -> bool:
+        """Every node reports every few minutes, and nearly always the same."""
+        before, self._nodes[node.name] = self._nodes.get(node.name), node
+        return before != node
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one object a step closer; returns after how many seconds to look again without an event."""
@@ -64,6 +77,7 @@ class Controller:
         engine = engine_snapshot(self._store, obj, self._defaults)
         plan = decide_engine(engine, now)
         refusal = await self._executor.execute(plan.actions)
+        await self._tell_losses(obj, plan)
         plan = plan if refusal is None else replace(plan, verdict=refusal.verdict)
         await self._report(obj, engine_status(engine, plan, now), plan)
         return _next_look(plan, refusal, now)
@@ -72,14 +86,14 @@ class Controller:
         snapshot = deployment_snapshot(self._store, obj, self._defaults)
         plan = decide_deployment(snapshot, now)
         if plan.asks_gpus:
-            placed = await self._client.list("PlacedPod")
+            placed = await self._placed_pods(now)
             latest = self._store.get(key)
             if latest is None or "deletionTimestamp" in latest["metadata"]:
                 return None
             # From here to the promise nothing else runs: two deployments never count the same GPU.
             obj, snapshot = latest, deployment_snapshot(self._store, latest, self._defaults)
             others = [made for owner, sets in self._promised.items() if owner != key for made in sets]
-            counted = gpus(self._store, snapshot.deployment, placed.items, others)
+            counted = gpus(self._store, snapshot.deployment, placed, others)
             snapshot = replace(snapshot, gpus=counted)
             plan = decide_deployment(snapshot, now)
         self._promised[key] = _groups_made_by(plan)
@@ -92,6 +106,12 @@ class Controller:
         plan = plan if refusal is None else replace(plan, verdict=refusal.verdict)
         await self._report(obj, deployment_status(snapshot, plan, now), plan)
         return _next_look(plan, refusal, now)
+
+    async def _placed_pods(self, now: datetime) -> list[Object]:
+        """Everybody's; of ours the store knows better."""
+        if self._placed is None or now - self._placed[0] > COUNTED_FOR:
+            self._placed = now, (await self._client.list("PlacedPod")).items
+        return self._placed[1]
 
     async def _tell_losses(self, obj: Object, plan: Plan) -> None:
         for action in plan.actions:

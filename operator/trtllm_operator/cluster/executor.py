@@ -64,7 +64,8 @@ class Executor:
                 return _refusal(Course.MOVING, Reason.DELETING, "the namespace is being deleted")
             if "exceeded quota" in error.message:
                 return _refusal(Course.MOVING, Reason.WAITING_FOR_QUOTA, error.message)
-            raise
+            hint = "grant the right, or change the policy that is named; it is tried again every few seconds"
+            return _refusal(Course.STALLED, Reason.FORBIDDEN, f"the API server forbids it: {error.message}; {hint}")
         except ApiError as error:
             if error.status == 422:
                 return _refusal(Course.STALLED, Reason.INVALID_SPEC, f"the API server refuses a child: {error.message}")

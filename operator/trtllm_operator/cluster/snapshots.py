@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from trtllm_engine.contract import ContractError, Progress
@@ -18,14 +18,12 @@ from ..decide.gpus import Gpus
 from ..decide.snapshot import DeploymentSnapshot, EngineSnapshot, Run
 from ..reconcile.store import Key, Object, Store, key_of
 from ..resolve.defaults import Defaults
-from ..resolve.revision import Frozen
+from ..resolve.revision import Frozen, revision_hash
 from ..resolve.source import check_source, source_hash
 
 logger = logging.getLogger(__name__)
 
 OURS: Final = (LLMDeployment.KIND, LLMEngine.KIND)
-SERVER: Final = "server"
-"""Value of the role label of pods that serve."""
 
 
 def deployment_snapshot(store: Store, obj: Object, defaults: Defaults) -> DeploymentSnapshot:
@@ -33,32 +31,43 @@ def deployment_snapshot(store: Store, obj: Object, defaults: Defaults) -> Deploy
     deployment = LLMDeployment.of(obj)
     owned = store.owned(deployment.meta.uid)
     sets = [child for child in owned if child["kind"] == "StatefulSet"]
+    pods = tuple(pod for child in sets for pod in _pods(store, child))
+    fetch = _fetch(store, deployment, owned, defaults)
+    used = _used_revisions(deployment, sets)
+    if deployment.spec is not None:
+        used.add(revision_hash(deployment.spec))
     return DeploymentSnapshot(
         deployment=deployment,
         defaults=defaults,
-        fetch=_fetch(store, deployment, owned, defaults),
-        revisions={frozen.hash: frozen for frozen in _revisions(owned)},
+        fetch=fetch,
+        revisions={frozen.hash: frozen for frozen in _revisions(owned, used)},
         records={meta.labels.get(names.REVISION_LABEL, ""): meta for meta in _records(owned)},
         engines=_engines(store, deployment.meta.namespace),
         groups=tuple(GroupView.of(child) for child in sets),
-        pods=tuple(pod for child in sets for pod in _pods(store, child)),
-        nodes=tuple(NodeView.of(node) for node in store.list("Node")),
+        pods=pods,
+        nodes=_nodes_of(store, (*pods, *(fetch.pods if fetch is not None else ()))),
+        sees_nodes=bool(store.list("Node")),
     )
 
 
 def gpus(store: Store, deployment: LLMDeployment, placed: Iterable[Object], about_to_be_made: Iterable[Object]) -> Gpus:
-    """What there is for `deployment`: `placed` was listed just now, `about_to_be_made` are others' StatefulSets that
-    are decided and not in the store yet."""
+    """What there is for `deployment`: `placed` was listed lately, `about_to_be_made` are others' StatefulSets that
+    are decided and not in the store yet. About our own pods the store is asked, which is never behind its groups."""
     sets = {key_of(child): child for child in (*about_to_be_made, *store.list("StatefulSet"))}
     others = [child for child in sets.values() if Meta.of(child).controller_uid != deployment.meta.uid]
-    # The store may have seen a pod of ours on its node after the list was made.
     ours = (pod for pod in store.list("Pod") if _holds_a_node(pod))
-    pods = {(pod.namespace, pod.name): pod for pod in map(PlacedPod.of, (*ours, *placed))}
+    theirs = (pod for pod in placed if Meta.of(pod).labels.get(names.MANAGED_BY) != names.MANAGER)
+    pods = tuple(map(PlacedPod.of, (*ours, *theirs)))
     return Gpus(
         nodes=tuple(NodeView.of(node) for node in store.list("Node")),
-        placed=tuple(pod for pod in pods.values() if pod.amounts),
+        placed=tuple(pod for pod in pods if pod.amounts),
         promised=tuple(demand for child in others for demand in _unplaced(store, child)),
     )
+
+
+def _nodes_of(store: Store, pods: Iterable[PodView]) -> tuple[NodeView, ...]:
+    on = sorted({pod.node for pod in pods if pod.node})
+    return tuple(NodeView.of(node) for name in on if (node := store.get(Key("Node", "", name))) is not None)
 
 
 def _unplaced(store: Store, group: Object) -> Iterable[PodDemand]:
@@ -79,17 +88,21 @@ def engine_snapshot(store: Store, obj: Object, defaults: Defaults) -> EngineSnap
     engine = LLMEngine.of(obj)
     namespace = engine.meta.namespace
     jobs = store.list("Job", namespace)
+    fetch = _fetch(store, engine, [job for job in jobs if Meta.of(job).controller_uid == engine.meta.uid], defaults)
+    builds = {job["metadata"]["name"]: _run(store, job) for job in jobs if names.KEY_LABEL in Meta.of(job).labels}
+    runs = [*builds.values(), *([fetch] if fetch is not None else [])]
     return EngineSnapshot(
         engine=engine,
         defaults=defaults,
         known_model=_known_model(store, engine, defaults),
         siblings=tuple(e for e in _engines(store, namespace) if e.meta.uid != engine.meta.uid and not e.meta.deleting),
-        fetch=_fetch(store, engine, [job for job in jobs if Meta.of(job).controller_uid == engine.meta.uid], defaults),
-        builds={job["metadata"]["name"]: _run(store, job) for job in jobs if names.KEY_LABEL in Meta.of(job).labels},
+        fetch=fetch,
+        builds=builds,
         claims={
             claim["metadata"]["name"]: ClaimView.of(claim) for claim in store.list("PersistentVolumeClaim", namespace)
         },
         referenced_by=tuple(sorted(_referencing(store, namespace, engine.status.key))),
+        nodes=_nodes_of(store, (pod for run in runs for pod in run.pods)),
     )
 
 
@@ -99,9 +112,15 @@ def needed_keys(store: Store, obj: Object) -> set[str]:
     if deployment.meta.deleting:
         return set()
     owned = store.owned(deployment.meta.uid)
-    used = {GroupView.of(child).revision for child in owned if child["kind"] == "StatefulSet"}
-    used |= {deployment.status.current_revision or "", deployment.status.target_revision or ""}
-    return {frozen.resolution.engine_key for frozen in _revisions(owned) if frozen.hash in used}
+    used = _used_revisions(deployment, (child for child in owned if child["kind"] == "StatefulSet"))
+    return {frozen.resolution.engine_key for frozen in _revisions(owned, used)}
+
+
+def _used_revisions(deployment: LLMDeployment, sets: Iterable[Object]) -> set[str]:
+    """What serves, what shall serve, and what still runs."""
+    status = deployment.status
+    running = {GroupView.of(child).revision for child in sets}
+    return running | {name for name in (status.current_revision, status.target_revision) if name is not None}
 
 
 def _referencing(store: Store, namespace: str, key: str | None) -> Iterable[str]:
@@ -133,9 +152,10 @@ def _engines(store: Store, namespace: str) -> tuple[LLMEngine, ...]:
     return tuple(LLMEngine.of(obj) for obj in store.list(LLMEngine.KIND, namespace))
 
 
-def _revisions(owned: Iterable[Object]) -> Iterable[Frozen]:
+def _revisions(owned: Iterable[Object], used: Collection[str]) -> Iterable[Frozen]:
+    """Only those that are asked for are read: a history may be long."""
     for child in owned:
-        if child["kind"] == "ControllerRevision":
+        if child["kind"] == "ControllerRevision" and Meta.of(child).labels.get(names.REVISION_LABEL) in used:
             try:
                 yield Frozen.from_data(child["data"])
             except ContractError as error:
@@ -185,7 +205,7 @@ def concerned(store: Store, obj: Object) -> set[Key]:
             )
             return {key_of(obj), *_with_key(store, meta.namespace, engine.status.key), *deployments}
         case "Node":
-            return {*_rolling_out(store), *_served_on(store, NodeView.of(obj))}
+            return {*_rolling_out(store), *_with_pods_on(store, NodeView.of(obj))}
         case "PersistentVolumeClaim":
             return {key for key in _engine_keys(store, meta.namespace) if names.KEY_LABEL in meta.labels}
         case _:
@@ -205,11 +225,11 @@ def _rolling_out(store: Store) -> Iterable[Key]:
     )
 
 
-def _served_on(store: Store, node: NodeView) -> Iterable[Key]:
-    """Whose pods are on a node that is lost, or comes back from it."""
+def _with_pods_on(store: Store, node: NodeView) -> Iterable[Key]:
+    """Whose pods are on a node that is not ready."""
     if node.ready:
         return
-    for pod in store.by_label("Pod", None, names.ROLE_LABEL, SERVER):
+    for pod in store.list("Pod"):
         if pod.get("spec", {}).get("nodeName") == node.name:
             yield from concerned(store, pod)
 

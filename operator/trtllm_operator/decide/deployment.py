@@ -20,6 +20,7 @@ from ..api.deployment import FailedRevision
 from ..api.engine import EnginePhase, LLMEngine
 from ..api.model_facts import ModelStatus
 from ..api.problems import Problem, Refused
+from ..api.views import GroupView, PodView, timestamp
 from ..desired import cache_claim, controller_revision, fetch_job, llm_engine, pdb, service, statefulset
 from ..resolve.resolution import Resolution, resolve
 from ..resolve.revision import Frozen, revision_hash
@@ -27,7 +28,7 @@ from ..resolve.source import source_hash
 from ..resolve.validate import check_deployment
 from . import rollout, runs
 from .engine import learn, learned_model, stalled
-from .health import health
+from .health import health, pods_of
 from .leftovers import lost_pods, next_loss, old_records
 from .plan import Action, Apply, Course, Create, Delete, Plan, Verdict
 from .snapshot import DeploymentSnapshot, Run
@@ -63,8 +64,12 @@ def decide_deployment(snapshot: DeploymentSnapshot, now: datetime) -> Deployment
     return replace(
         plan,
         actions=(*_upkeep(snapshot, plan, now), *plan.actions),
-        look_again=_earliest(plan.look_again, next_loss(snapshot, now)),
+        look_again=_earliest(plan.look_again, next_loss(_all_pods(snapshot), snapshot.nodes, now)),
     )
+
+
+def _all_pods(snapshot: DeploymentSnapshot) -> tuple[PodView, ...]:
+    return (*snapshot.pods, *(snapshot.fetch.pods if snapshot.fetch is not None else ()))
 
 
 def wanted_groups(snapshot: DeploymentSnapshot) -> int:
@@ -76,6 +81,19 @@ def serving_revision(snapshot: DeploymentSnapshot) -> str | None:
     """The revision that last was rolled out whole; before that, none."""
     current = snapshot.deployment.status.current_revision
     return current if current in snapshot.revisions else None
+
+
+def given_up(snapshot: DeploymentSnapshot) -> FailedRevision | None:
+    """The revision that the spec asks for, if it failed and nobody asked to try it again since."""
+    deployment = snapshot.deployment
+    failed, asked = deployment.status.failed_revision, deployment.meta.annotations.get(names.RETRY_ANNOTATION)
+    if failed is None or deployment.spec is None or failed.revision != revision_hash(deployment.spec):
+        return None
+    try:
+        again = timestamp(asked)
+    except ValueError:
+        return failed
+    return failed if again is None or again.tzinfo is None or again < failed.at else None
 
 
 # --- upkeep -----------------------------------------------------------------------------------------------------------
@@ -98,7 +116,7 @@ def _upkeep(snapshot: DeploymentSnapshot, plan: DeploymentPlan, now: datetime) -
     serving = serving_revision(snapshot)
     if serving is not None and not plan.moves_groups:
         yield from _scale(snapshot, plan, serving, now)
-    yield from lost_pods(snapshot, now)
+    yield from lost_pods(_all_pods(snapshot), snapshot.nodes, now)
     status, failed = deployment.status, plan.failed.revision if plan.failed is not None else None
     groups = (group.revision for group in snapshot.groups)
     yield from old_records(snapshot, {*groups, serving, plan.target, status.target_revision, failed})
@@ -130,8 +148,7 @@ def _advance(snapshot: DeploymentSnapshot, now: datetime) -> DeploymentPlan:
         return _suspend(snapshot)
     target = revision_hash(spec)
     frozen = snapshot.revisions.get(target)
-    failed = deployment.status.failed_revision
-    failed = failed if failed is not None and failed.revision == target else None
+    failed = given_up(snapshot)
     if spec.strategy.paused and failed is None and not _is_served(snapshot, target):
         return _pause(snapshot, target, wanted)
     if frozen is None:
@@ -269,7 +286,9 @@ def _roll_out(snapshot: DeploymentSnapshot, base: DeploymentPlan, target: str, n
         # Nothing to go back to: the pods stay as they are, for whoever looks into it.
         failure = found.failure
         return replace(plan, verdict=Verdict(course=Course.STALLED, reason=failure.reason, message=failure.message))
-    failed = FailedRevision(revision=target, reason=found.failure.reason, message=found.failure.message, at=now)
+    failed = FailedRevision(
+        revision=target, reason=found.failure.reason, message=found.failure.message, at=now.replace(microsecond=0)
+    )
     return _fall_back(snapshot, base, good, failed, now)
 
 
@@ -310,15 +329,20 @@ def _progress(snapshot: DeploymentSnapshot, took: Takeover, target: str, wanted:
     updated = sum(group.current and group.ready and not group.deleting for group in took.groups)
     parts = [f"{updated} of {wanted} replicas are ready"]
     waits = runs.waiting(pods)
+    parts += [_without_pods(g) for g in snapshot.groups if g.meta.uid in ours and not pods_of(g, snapshot.pods)]
     if waits is not None:
         parts.append(waits.message)
-        if waits.reason == Reason.WAITING_FOR_GPUS and took.shortage:
-            parts.append(took.shortage)
-    if took.note and (waits is None or took.shortage not in parts):
+    if took.note:
         parts.append(took.note)
-    elif took.note:
-        parts.append(took.note.split(":")[0])
+    if took.shortage and (took.note or (waits is not None and waits.reason == Reason.WAITING_FOR_GPUS)):
+        parts.append(took.shortage)
     return _moving(Reason(waits.reason) if waits is not None else Reason.ROLLING_OUT, "; ".join(parts))
+
+
+def _without_pods(group: GroupView) -> str:
+    """For moments that is how it begins; when it lasts, a quota or a policy stands against the pods."""
+    where = f"kubectl describe statefulset -n {group.meta.namespace} {group.meta.name}"
+    return f"{group.meta.name} has no pods yet; if that lasts, see: {where}"
 
 
 def _earliest(*moments: datetime | None) -> datetime | None:

@@ -7,7 +7,7 @@ The key names the claim and the build Job, so whoever asks for the same content 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ..api import names
@@ -20,6 +20,7 @@ from ..resolve.resolution import Resolution, resolve
 from ..resolve.source import source_hash
 from ..resolve.validate import check_engine
 from . import runs
+from .leftovers import lost_pods, next_loss
 from .plan import Action, Course, Create, Delete, Plan, Verdict
 from .snapshot import EngineSnapshot, Run
 
@@ -41,6 +42,13 @@ class EnginePlan(Plan):
 
 def decide_engine(snapshot: EngineSnapshot, now: datetime) -> EnginePlan:
     """Choose the next actions for one engine; pure."""
+    plan = _decide(snapshot, now)
+    pods, nodes = plan.build.pods if plan.build is not None else (), snapshot.nodes
+    moments = [moment for moment in (plan.look_again, next_loss(pods, nodes, now)) if moment is not None]
+    return replace(plan, actions=(*lost_pods(pods, nodes, now), *plan.actions), look_again=min(moments, default=None))
+
+
+def _decide(snapshot: EngineSnapshot, now: datetime) -> EnginePlan:
     engine = snapshot.engine
     problems = engine.problems if engine.spec is None else tuple(check_engine(engine.spec, snapshot.defaults))
     if engine.spec is None or problems:

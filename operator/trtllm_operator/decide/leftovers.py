@@ -6,19 +6,21 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from ..api.placement import NodeView
 from ..api.views import Meta, PodView
 from .plan import Delete
 from .snapshot import DeploymentSnapshot
 
 NODE_LOST: Final = timedelta(seconds=60)
-"""How long a node must have been not ready. A serving pod holds no state, so nothing is lost with it."""
+"""How long a node must have been not ready. Serving pods hold no state, and what a build has not published under its
+own name does not exist, so nothing is lost even if such a pod still runs somewhere."""
 HISTORY: Final = 10
 """Records of old revisions that are kept where the spec says nothing."""
 
 
-def lost_pods(snapshot: DeploymentSnapshot, now: datetime) -> Iterable[Delete]:
+def lost_pods(pods: Iterable[PodView], nodes: Iterable[NodeView], now: datetime) -> Iterable[Delete]:
     """Nobody on the node can confirm the end of these pods, and their successors wait for it."""
-    for pod, lost in _on_unready_nodes(snapshot):
+    for pod, lost in _on_unready_nodes(pods, nodes):
         if now >= lost + NODE_LOST:
             yield Delete(
                 api_version="v1",
@@ -33,9 +35,9 @@ def lost_pods(snapshot: DeploymentSnapshot, now: datetime) -> Iterable[Delete]:
             )
 
 
-def next_loss(snapshot: DeploymentSnapshot, now: datetime) -> datetime | None:
+def next_loss(pods: Iterable[PodView], nodes: Iterable[NodeView], now: datetime) -> datetime | None:
     """When a node that is not ready now will count as lost."""
-    ends = (lost + NODE_LOST for _, lost in _on_unready_nodes(snapshot))
+    ends = (lost + NODE_LOST for _, lost in _on_unready_nodes(pods, nodes))
     return min((end for end in ends if end > now), default=None)
 
 
@@ -59,11 +61,11 @@ def old_records(snapshot: DeploymentSnapshot, used: Collection[str | None]) -> I
         )
 
 
-def _on_unready_nodes(snapshot: DeploymentSnapshot) -> Iterable[tuple[PodView, datetime]]:
-    since = {node.name: node.unready_since for node in snapshot.nodes}
-    for pod in snapshot.pods:
+def _on_unready_nodes(pods: Iterable[PodView], nodes: Iterable[NodeView]) -> Iterable[tuple[PodView, datetime]]:
+    since = {node.name: node.unready_since for node in nodes}
+    for pod in pods:
         lost = since.get(pod.node or "")
-        if lost is not None:
+        if lost is not None and pod.phase not in ("Succeeded", "Failed"):
             yield pod, lost
 
 

@@ -42,6 +42,8 @@ class EngineSnapshot:
     claims: Mapping[str, ClaimView] = field(default_factory=dict)
     referenced_by: tuple[str, ...] = ()
     """LLMDeployments of the namespace that need this engine's key."""
+    nodes: tuple[NodeView, ...] = ()
+    """On which there are pods of the Jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,8 @@ class DeploymentSnapshot:
     pods: tuple[PodView, ...] = ()
     """Of the groups."""
     nodes: tuple[NodeView, ...] = ()
-    """Empty where the operator may not see them."""
+    """On which there are pods of the groups, or of the fetch Job."""
+    sees_nodes: bool = False
+    """False where the operator may not."""
     gpus: Gpus | None = None
     """None: nobody has counted; a plan says when that is needed."""

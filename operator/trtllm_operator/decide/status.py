@@ -16,7 +16,6 @@ from ..api.deployment import (
     AdjustmentStatus,
     DeploymentDisplay,
     EngineReference,
-    FailedRevision,
     LLMDeploymentStatus,
     MappingStatus,
     Phase,
@@ -25,9 +24,8 @@ from ..api.deployment import (
 from ..api.engine import EngineDisplay, EnginePhase, LLMEngineStatus
 from ..desired.service import leader_selector
 from ..resolve.resolution import Resolution
-from ..resolve.revision import revision_hash
 from . import runs
-from .deployment import DeploymentPlan, port, serving_revision, wanted_groups
+from .deployment import DeploymentPlan, given_up, port, serving_revision, wanted_groups
 from .engine import EnginePlan
 from .plan import Course, Verdict
 from .snapshot import DeploymentSnapshot, EngineSnapshot
@@ -171,7 +169,7 @@ def deployment_status(snapshot: DeploymentSnapshot, plan: DeploymentPlan, now: d
         selector=leader_selector(deployment),
         current_revision=current,
         target_revision=plan.target or before.target_revision,
-        failed_revision=plan.failed or _remembered_failure(snapshot),
+        failed_revision=plan.failed or given_up(snapshot),
         url=_url(snapshot) if snapshot.revisions else None,
         display=DeploymentDisplay(
             ready=f"{ready}/{wanted}",
@@ -179,12 +177,6 @@ def deployment_status(snapshot: DeploymentSnapshot, plan: DeploymentPlan, now: d
             parallel=_parallel(resolution) if resolution else None,
         ),
     ).to_json()
-
-
-def _remembered_failure(snapshot: DeploymentSnapshot) -> FailedRevision | None:
-    """As long as the spec asks for the revision that failed, whatever else is wrong with it by now."""
-    spec, failed = snapshot.deployment.spec, snapshot.deployment.status.failed_revision
-    return failed if failed is not None and spec is not None and revision_hash(spec) == failed.revision else None
 
 
 def _deployment_conditions(

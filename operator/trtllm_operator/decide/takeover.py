@@ -60,14 +60,13 @@ def take_over(snapshot: DeploymentSnapshot, revision: str, wanted: int, now: dat
         return limits, _step(groups, wanted, strategy, limits, _room(groups, capacity, pods, unplaced))
 
     limits, chosen = step(capacity)
-    matters = step(holding) != step(AMPLE) or any(g.no_room for g in groups)
-    counted = snapshot.gpus is not None and bool(demand.amounts)
-    missing = shortage(snapshot.gpus, demand, pods) if snapshot.gpus is not None and counted else ""
+    matters = step(holding)[1] != step(AMPLE)[1] or any(g.no_room for g in groups)
+    missing = shortage(snapshot.gpus, demand, pods) if snapshot.gpus is not None and demand.amounts else ""
     return Takeover(
         groups=tuple(groups),
         step=chosen,
-        asks_gpus=capacity is None and bool(snapshot.nodes) and matters,
-        note=_note(groups, limits, strategy, capacity, missing),
+        asks_gpus=capacity is None and snapshot.sees_nodes and matters,
+        note=_note(groups, limits, strategy, bool(missing), snapshot.sees_nodes),
         shortage=missing,
         look_again=_patience_ends(snapshot.pods, now),
     )
@@ -115,17 +114,20 @@ def _room(groups: Sequence[Group], capacity: int | None, pods: int, unplaced: in
     return capacity - len(groups)
 
 
-def _note(groups: Sequence[Group], limits: Limits, strategy: Strategy, capacity: int | None, missing: str) -> str:
-    replaces = any(not g.current and not g.deleting for g in groups)
-    if not replaces or limits.surge or strategy.type not in (None, StrategyType.AUTO):
+def _note(groups: Sequence[Group], limits: Limits, strategy: Strategy, counted: bool, sees_nodes: bool) -> str:
+    if not any(not g.current and not g.deleting for g in groups):
         return ""
-    if numbers(strategy, 1)[0] == 0:
+    no_room = any(g.no_room for g in groups)
+    if strategy.type is StrategyType.ROLLING_UPDATE:
+        remedy = "strategy.type Auto, or strategy.maxUnavailable: 1, would let one make room"
+        return f"RollingUpdate keeps {limits.available} replicas serving; {remedy}" if no_room else ""
+    if limits.recreate or limits.surge or numbers(strategy, 1)[0] == 0:
         return ""
-    if any(g.no_room for g in groups):
+    if no_room:
         return "one by one, because there is no room for a surge"
-    if capacity is None:
+    if not sees_nodes:
         return "one by one, because the operator sees no nodes and cannot count free GPUs"
-    return f"one by one, because no GPUs are free for a surge: {missing}"
+    return "one by one, because no GPUs are free for a surge" if counted else ""
 
 
 def _has_no_place(pod: PodView, now: datetime) -> bool:
@@ -155,7 +157,7 @@ def _holds(snapshot: DeploymentSnapshot, group: GroupView, demand: PodDemand) ->
 
 
 def _helps(snapshot: DeploymentSnapshot, group: GroupView, demand: PodDemand) -> bool:
-    if not demand.amounts or not snapshot.nodes:
+    if not demand.amounts or not snapshot.sees_nodes:
         return True
     fitting = {node.name for node in snapshot.nodes if demand.goes_to(node)}
     on = {pod.node for pod in pods_of(group, snapshot.pods) if pod.node}

@@ -60,6 +60,7 @@ def pod_template(deployment: LLMDeployment, resolution: Resolution, defaults: De
             scheduling=pod.placement(spec),
             pull_secrets=(*defaults.image_pull_secrets, *spec.pod_template.image_pull_secrets),
             terminationGracePeriodSeconds=spec.pod_template.termination_grace_period_seconds or drain + GRACE_SECONDS,
+            affinity=_a_node_each(deployment) if resolution.pods > 1 else None,
         ),
     }
 
@@ -96,6 +97,16 @@ def statefulset(deployment: LLMDeployment, frozen: Frozen, ordinal: int) -> Mani
             },
         },
     }
+
+
+def _a_node_each(deployment: LLMDeployment) -> dict[str, Any]:
+    """Each pod of a group has the share of a whole node; the label of the group is known only when it is made."""
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {names.DEPLOYMENT_LABEL: deployment.meta.name, names.ROLE_LABEL: "server"}},
+        "matchLabelKeys": [names.REVISION_LABEL, names.ORDINAL_LABEL],
+    }
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def _labels(deployment: LLMDeployment, revision: str, key: str) -> dict[str, str]:

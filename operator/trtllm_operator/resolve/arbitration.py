@@ -15,9 +15,10 @@ from ..api.problems import Adjustment
 from . import projection
 from .capability import BFLOAT16_SINCE, CAPABILITIES, MAX_RANKS
 from .fit import judged_gpu, load
+from .layout import Layout
 from .memory import Gpu, largest_batch, largest_length, table
 from .options import SIZES
-from .parallel import plan
+from .parallel import layouts, plan
 from .rules.case import Case
 from .rules.rule import Entry, Outcome, Stage
 
@@ -36,6 +37,7 @@ class Arbitrated:
     args: BuildArgs
     target: Target
     mapping: Mapping
+    layout: Layout
     adjustments: tuple[Adjustment, ...]
 
 
@@ -44,22 +46,33 @@ def arbitrate(case: Case) -> Arbitrated:
     dtype, dtype_told = _dtype(case)
     mapping, layout_told = _layout(case, dtype)
     args, sizes_told = _sizes(case, dtype, mapping)
+    layout = case.layout(mapping.world_size)
+    assert layout is not None, "ranks that do not divide over nodes are refused"
     return Arbitrated(
-        args=args, target=_target(case), mapping=mapping, adjustments=(*dtype_told, *layout_told, *sizes_told)
+        args=args,
+        target=_target(case),
+        mapping=mapping,
+        layout=layout,
+        adjustments=(*dtype_told, *layout_told, *sizes_told),
     )
 
 
-def planned(case: Case, dtype: str) -> Mapping | None:
-    """The layout that `autoParallel` comes to; None: no layout divides the model and fits."""
-    facts, spec, gpu = case.model, case.spec, judged_gpu(case)
+def planned(case: Case, dtype: str) -> Mapping:
+    """The layout that `autoParallel` comes to; where none fits, the first, so that the memory fit can say by how much.
+
+    The rules have made sure that some layout divides the model.
+    """
+    facts, world, gpu = case.model, case.spec.auto_parallel_world_size, judged_gpu(case)
     batch, length = case.size("maxBatchSize")[1], case.size("maxSeqLen")[1]
 
     def fits(mapping: Mapping) -> bool:
         least = load(case, mapping, dtype, batch or 1, length or min(facts.max_position_embeddings, LONGEST_UNASKED))
         return gpu is None or bool(table(facts, least, gpu).fits)
 
-    nodes = max((node.gpus for node in case.nodes or ()), default=None)
-    return plan(facts, spec.auto_parallel_world_size, spec.gpus_per_node or nodes, fits, most=MAX_RANKS)
+    per_node = case.gpus_per_node
+    best = plan(facts, world, per_node, fits, most=MAX_RANKS)
+    candidates = layouts(facts, world or MAX_RANKS, per_node) or layouts(facts, world or 1, case.spec.gpus_per_node)
+    return best or candidates[0]
 
 
 def _target(case: Case) -> Target:
@@ -90,9 +103,6 @@ def _layout(case: Case, dtype: str) -> tuple[Mapping, list[Adjustment]]:
     if not case.spec.auto_parallel:
         return case.mapping, []
     mapping = planned(case, dtype)
-    if mapping is None:
-        # Whether one rank is too much for its GPU is for the memory fit to say, with its numbers.
-        return case.mapping, []
     why = "autoParallel: " + (
         "one rank holds the model" if mapping.world_size == 1 else "tensor ranks inside a node, stages across"
     )
@@ -124,7 +134,7 @@ def _sizes(case: Case, dtype: str, mapping: Mapping) -> tuple[BuildArgs, list[Ad
     if batch is None:
         batch, why = _fitting_batch(case, dtype, mapping, sequence, gpu)
         cache = table(facts, load(case, mapping, dtype, batch, sequence)).rows[1].bytes / 2**30
-        tell("maxBatchSize", batch, f"{why}; the cache of {batch} sequences of {sequence} tokens takes "
+        tell("maxBatchSize", batch, f"{why}; the cache of {batch} x {sequence} tokens takes "
              f"{cache:.2f} GiB", "SIZE-4")  # fmt: skip
     return BuildArgs(dtype=dtype, max_batch_size=batch, max_input_len=prompt, max_seq_len=sequence), told
 

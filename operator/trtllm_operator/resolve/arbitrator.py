@@ -97,11 +97,13 @@ def shown(value: Value) -> str:
 def _conflicts(claim: Claim, written: Options, held: Mapping[str, _Holder]) -> Iterator[Problem]:
     for path, value in claim.wants.items():
         if path in written and written[path] != value:
-            yield _problem(claim, path, value, f"and the spec says {shown(written[path])} there", _remedy(claim, path))
+            hint = f"remove {path}" if claim.asked is None else f"remove one of {claim.path} and {path}"
+            yield _problem(claim, path, value, f"and the spec says {shown(written[path])} there", hint)
         elif path in held and held[path].value != value:
             other = held[path].claim
             against = f"and {_named(other)} needs it to be {shown(held[path].value)}: {other.why}"
-            yield _problem(claim, path, value, against, _remedy(claim, other.path))
+            hint = f"remove {claim.path}" if other.asked is None else f"remove one of {claim.path} and {other.path}"
+            yield _problem(claim, path, value, against, hint)
 
 
 def _problem(claim: Claim, path: str, value: Value, against: str, hint: str) -> Problem:
@@ -109,10 +111,6 @@ def _problem(claim: Claim, path: str, value: Value, against: str, hint: str) -> 
     text = f"{needs} ({claim.why})" if claim.asked is None else f"{needs} to be {shown(value)} ({claim.why})"
     where = path if claim.asked is None else claim.path
     return Problem(path=where, code=Reason.INVALID_SPEC, message=f"{text}, {against}", hint=hint, rule=claim.rule)
-
-
-def _remedy(claim: Claim, other: str) -> str:
-    return f"remove {other}" if claim.asked is None else f"remove one of {claim.path} and {other}"
 
 
 def _named(claim: Claim) -> str:

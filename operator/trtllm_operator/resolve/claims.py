@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from . import projection
 from .arbitrator import Claim, Settlement, Strength, settle
 from .capability import BACKENDS, FP8_SINCE, Route
 from .options import REFERENCE
@@ -83,7 +84,7 @@ def _prompt_attention(case: Case) -> Iterator[Claim]:
     if case.capability is not None and case.capability < FP8_SINCE and (model_in_fp8 or cache == "FP8"):
         yield Claim(
             rule="FMHA-3",
-            path="spec.engine.target.computeCapability",
+            path=f"{projection.options_path(case.spec)}.target.computeCapability",
             wants={FP8_PROMPTS: False, **({PAGED: False} if cache == "FP8" else {})},
             strength=Strength.FACT,
             why=f"GPUs of compute capability {case.capability[0]}.{case.capability[1]} have no FP8 attention",

@@ -112,30 +112,33 @@ ASKS: Final = (
 )
 """A field of this table is refused where its feature is not possible, and asks for nothing with any other value."""
 
-OWN_REACH: Final = (
-    "model",
-    "revision",
-    "dtype",
-    "trustRemoteCode",
-    "tensorParallelSize",
-    "pipelineParallelSize",
-    "gpusPerNode",
-    "moeTensorParallelSize",
-    "moeExpertParallelSize",
-    "autoParallel",
-    "autoParallelWorldSize",
-    "maxBatchSize",
-    "maxInputLen",
-    "maxSeqLen",
-    "backend",
-    "buildConfig.maxBatchSize",
-    "buildConfig.maxInputLen",
-    "buildConfig.maxSeqLen",
-)
-"""What this project's own builds and servers are told."""
+WITH_FEATURE: Final[Mapping[str, str]] = {"speculativeConfig.*": "speculativeConfig.decodingType"}
+"""Sections that come only with a field of `ASKS`, which decides about all of them."""
 
-WITH_FEATURE: Final = ("speculativeConfig.*",)
-"""Fields that come only with a field of `ASKS`, which decides about them."""
+SCHEME: Final = (
+    "quantConfig.groupSize",
+    "quantConfig.smoothquantVal",
+    "quantConfig.clampVal",
+    "quantConfig.useMetaRecipe",
+    "quantConfig.hasZeroPoint",
+    "quantConfig.preQuantScale",
+    "quantConfig.excludeModules",
+)
+"""Details of quantConfig.quantAlgo."""
+BUILD: Final = (
+    "fastBuild",
+    "enableTqdm",
+    "buildConfig.stronglyTyped",
+    "buildConfig.forceNumProfiles",
+    "buildConfig.profilingVerbosity",
+    "buildConfig.inputTimingCache",
+    "buildConfig.outputTimingCache",
+    "buildConfig.weightSparsity",
+    "buildConfig.maxEncoderInputLen",
+    "buildConfig.visualizeNetwork",
+    "buildConfig.monitorMemory",
+)
+"""How TensorRT-LLM builds."""
 
 ALL: Final = OWN | IMAGE
 NO_EFFECT: Final = (
@@ -150,29 +153,13 @@ NO_EFFECT: Final = (
     NoEffect(
         OWN,
         "it belongs to quantConfig.quantAlgo, and this toolchain does not quantise",
-        (
-            "quantConfig.groupSize",
-            "quantConfig.smoothquantVal",
-            "quantConfig.clampVal",
-            "quantConfig.useMetaRecipe",
-            "quantConfig.hasZeroPoint",
-            "quantConfig.preQuantScale",
-            "quantConfig.excludeModules",
-        ),
+        SCHEME,
     ),
     NoEffect(OWN | BACKENDS, "nothing is calibrated: no build quantises", ("calibConfig.*",)),
     NoEffect(
         BACKENDS,
         "no engine is built, and the checkpoint's own quantisation is taken",
-        (
-            "quantConfig.groupSize",
-            "quantConfig.smoothquantVal",
-            "quantConfig.clampVal",
-            "quantConfig.useMetaRecipe",
-            "quantConfig.hasZeroPoint",
-            "quantConfig.preQuantScale",
-            "quantConfig.excludeModules",
-        ),
+        SCHEME,
     ),
     NoEffect(
         OWN,
@@ -215,19 +202,7 @@ NO_EFFECT: Final = (
     NoEffect(
         OWN,
         "it tunes TensorRT-LLM's build, which this toolchain does not use",
-        (
-            "fastBuild",
-            "enableTqdm",
-            "buildConfig.stronglyTyped",
-            "buildConfig.forceNumProfiles",
-            "buildConfig.profilingVerbosity",
-            "buildConfig.inputTimingCache",
-            "buildConfig.outputTimingCache",
-            "buildConfig.weightSparsity",
-            "buildConfig.maxEncoderInputLen",
-            "buildConfig.visualizeNetwork",
-            "buildConfig.monitorMemory",
-        ),
+        BUILD,
     ),
     NoEffect(
         OWN | frozenset({Route.TENSORRT_LLM}), "it is for backend pytorch or autodeploy", ("pytorchBackendConfig.*",)
@@ -236,21 +211,11 @@ NO_EFFECT: Final = (
         BACKENDS,
         "no engine is built",
         (
-            "fastBuild",
-            "enableTqdm",
+            *BUILD,
             "embeddingParallelMode",
             "buildConfig.optBatchSize",
             "buildConfig.optNumTokens",
             "buildConfig.kvCacheType",
-            "buildConfig.stronglyTyped",
-            "buildConfig.forceNumProfiles",
-            "buildConfig.profilingVerbosity",
-            "buildConfig.inputTimingCache",
-            "buildConfig.outputTimingCache",
-            "buildConfig.weightSparsity",
-            "buildConfig.maxEncoderInputLen",
-            "buildConfig.visualizeNetwork",
-            "buildConfig.monitorMemory",
             "buildConfig.pluginConfig.*",
             "extendedRuntimePerfKnobConfig.*",
         ),
@@ -263,8 +228,9 @@ def fate(path: str, route: Route) -> tuple[Fate, str | None]:
     asks = [ask for ask in ASKS if ask.path == path]
     if asks and not any(route in FEATURES[ask.feature] for ask in asks):
         return Fate.REFUSED, " and ".join(sorted({ask.feature.value for ask in asks}))
-    if any(_matches(pattern, path) for pattern in WITH_FEATURE):
-        return (Fate.REFUSED, "speculative decoding") if route.own else (Fate.REACHES, None)
+    for section, deciding in WITH_FEATURE.items():
+        if path != deciding and _matches(section, path):
+            return fate(deciding, route)
     if asks and not route.own:
         return Fate.REACHES, None
     if (why := no_effect(path, route)) is not None:

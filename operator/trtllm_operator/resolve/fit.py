@@ -12,6 +12,7 @@ from ..api.conditions import Reason
 from ..api.engine_options import Device
 from ..api.problems import Caution, Problem
 from . import projection
+from .capability import MAX_RANKS
 from .gpus import kinds
 from .memory import STEP_TOKENS, Gpu, Load, MemoryTable, largest_batch, largest_length, table
 from .parallel import plan
@@ -58,6 +59,7 @@ def load(case: Case, mapping: Mapping, dtype: str, batch: int, length: int) -> L
         sequences=batch if own else beams,
         length=length,
         step_tokens=min(STEP_TOKENS if own else tokens or STEP_TOKENS, batch * prompt),
+        windowed_cache=not own,
         split_vocabulary=vocabulary,
     )
 
@@ -115,6 +117,7 @@ def _remedies(case: Case, asked: Load, gpu: Gpu) -> list[str]:
         if (mapping := _layout(case, asked, kind)) is not None:
             degrees = (("tensorParallelSize", mapping.tp), ("pipelineParallelSize", mapping.pp))
             said = ", ".join(f"{name} {size}" for name, size in degrees if size > 1)
+            said += "; more than one rank comes in a later version" if mapping.world_size > MAX_RANKS else ""
             remedies.append(f"{mapping.world_size} x {kind.product} would do" + (f" ({said})" if said else ""))
             if kind is not gpu:
                 break
@@ -125,7 +128,7 @@ def _layout(case: Case, asked: Load, gpu: Gpu) -> Mapping | None:
     def fits(mapping: Mapping) -> bool:
         return bool(table(case.model, dataclasses.replace(asked, mapping=mapping), gpu).fits)
 
-    return plan(case.model, None, case.spec.gpus_per_node or 8, fits, most=MOST_HINTED)
+    return plan(case.model, None, case.gpus_per_node or 8, fits, most=MOST_HINTED)
 
 
 def _known(gpu: Gpu) -> list[Gpu]:

@@ -99,6 +99,8 @@ class Load:
     """Tokens of a sequence."""
     step_tokens: int
     """Tokens that are computed at once."""
+    windowed_cache: bool = False
+    """Whether a layer with a window keeps its window alone; own caches keep the whole sequence."""
     split_vocabulary: bool = True
     """Whether the tensor ranks share the embedding table."""
 
@@ -142,11 +144,15 @@ def kv_heads(facts: ModelFacts, tp: int) -> int:
 def cache_bytes(facts: ModelFacts, load: Load, layers: int | None = None) -> int:
     """Of one rank that holds `layers` layers (all, unless said): the product of the network's cache shapes."""
     layers = facts.num_layers if layers is None else layers
-    windowed = facts.windowed_layers * layers // facts.num_layers if facts.sliding_window else 0
+    windowed = facts.windowed_layers * layers // facts.num_layers if _windows(facts, load) else 0
     length = -(-load.length // load.mapping.cp)
     positions = windowed * min(length, facts.sliding_window or length) + (layers - windowed) * length
     per_position = 2 * kv_heads(facts, load.mapping.tp) * facts.head_dim
     return int(per_position * positions * load.sequences * _cache_bits(load) / 8)
+
+
+def _windows(facts: ModelFacts, load: Load) -> bool:
+    return load.windowed_cache and facts.sliding_window is not None and facts.windowed_layers > 0
 
 
 def weight_bits(algo: str | None, dtype: str, group_size: int = 128) -> float:
@@ -199,7 +205,7 @@ def _weights(facts: ModelFacts, load: Load, stage: int, layers: int) -> MemoryRo
     shared = (layer - norms - keys) // tp
     copied = keys * kv_heads(facts, tp) // facts.num_key_value_heads
     vocabulary = tables * table_size // (tp if load.split_vocabulary else 1) + last * hidden
-    plain = DTYPE_BYTES[load.dtype] * 8
+    plain: float = DTYPE_BYTES[load.dtype] * 8
     if facts.quantization is not None:
         bits = facts.weight_bytes * 8 / facts.parameters
         plain, how = bits, f"{bits / 8:.2f} bytes each, as stored ({facts.quantization})"
@@ -218,9 +224,10 @@ def _weights(facts: ModelFacts, load: Load, stage: int, layers: int) -> MemoryRo
 
 
 def _cache(facts: ModelFacts, load: Load, layers: int) -> MemoryRow:
-    window = f", windowed layers {facts.sliding_window}" if facts.sliding_window and facts.windowed_layers else ""
+    window = f", windowed layers {facts.sliding_window}" if _windows(facts, load) else ""
+    sequences = f"{load.sequences} sequence{'s' if load.sequences > 1 else ''}"
     text = (
-        f"{load.sequences} sequences x {load.length} tokens{window} x 2 x {layers} layers x "
+        f"{sequences} x {load.length} tokens{window} x 2 x {layers} layers x "
         f"{kv_heads(facts, load.mapping.tp)} heads x {facts.head_dim} wide x {_cache_bits(load) / 8:g} bytes"
         + (f" / {load.mapping.cp} context ranks" if load.mapping.cp > 1 else "")
     )

@@ -28,7 +28,6 @@ from . import projection
 from .defaults import Defaults
 from .examination import examine
 from .key import engine_key
-from .layout import lay_out
 from .projection import Spec
 from .rules.case import Case
 from .source import model_source
@@ -92,8 +91,7 @@ def resolve(
     source = model_source(spec, defaults)
     if source.repo is not None and facts.commit is not None:
         source = dataclasses.replace(source, revision=facts.commit)
-    toolchain, layout = projection.toolchain(spec, defaults), lay_out(chosen.mapping.world_size, spec.gpus_per_node)
-    assert layout is not None, "ranks that do not divide are refused"
+    toolchain, layout = projection.toolchain(spec, defaults), chosen.layout
     return Resolution(
         source=source,
         facts=facts,

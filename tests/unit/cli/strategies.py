@@ -22,7 +22,8 @@ def llm_args() -> st.SearchStrategy[LlmArgs]:
 
 
 def _section(model: type[BaseModel]) -> st.SearchStrategy[dict[str, Any]]:
-    required, optional = {}, {}
+    required: dict[str, st.SearchStrategy[Any]] = {}
+    optional: dict[str, st.SearchStrategy[Any]] = {}
     for name, field in model.model_fields.items():
         strategy = _value(field.annotation, field.metadata)
         (required if field.is_required() else optional)[field.alias or name] = strategy
@@ -49,8 +50,10 @@ def _value(annotation: Any, metadata: list[Any]) -> st.SearchStrategy[Any]:
     if annotation is bool:
         return st.booleans()
     if annotation is int:
-        low, high = _first(metadata, Ge, "ge", 0), _first(metadata, Le, "le", 2**31)
-        return st.integers(low, min(high, low + 100_000))
+        low = _first(metadata, Ge, "ge", 0)
+        limits: list[Any] = [one.le for one in metadata if isinstance(one, Le)]
+        highest = min(limits, default=2**31)
+        return st.integers(low, min(highest, low + 100_000))
     if annotation is float:
         return st.floats(
             _first(metadata, Ge, "ge", _first(metadata, Gt, "gt", -1e6)),

@@ -125,6 +125,13 @@ def test_lost_indentation_is_mended_with_a_warning(tmp_path: Path) -> None:
     assert imported(tmp_path, "use_cuda_graph: true\n", *MODEL, "--strict").exit_code == 1
 
 
+def test_a_value_in_place_of_a_section_is_told(tmp_path: Path) -> None:
+    result = imported(tmp_path, "kv_cache_config: 3\nkv_cache_free_gpu_memory_fraction: 0.8\n", *MODEL)
+    assert result.exit_code == 1
+    assert "cannot be put into kvCacheConfig, which is no section in the input" in result.stderr
+    assert "in:1: kv_cache_config" in result.stderr
+
+
 def test_what_the_schema_refuses_is_an_error_at_the_place_in_the_input(tmp_path: Path) -> None:
     result = imported(tmp_path, "dtype: auto\nkv_cache_config:\n  free_gpu_memory_fraction: 1.2\n", *MODEL)
     assert result.exit_code == 1

@@ -17,7 +17,7 @@ from .harness import lines, llmd, manifest, written
 from .strategies import llm_args
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(llm_args())
 def test_import_of_an_export_is_the_same(args: LlmArgs) -> None:
     written = args.to_json()

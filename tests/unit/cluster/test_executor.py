@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.unit.cluster.doubles import scripted
@@ -104,3 +105,65 @@ async def test_a_quota_is_a_wait_and_ends_the_plan() -> None:
         assert refusal is not None
         assert (refusal.verdict.course, refusal.verdict.reason) == (Course.MOVING, Reason.WAITING_FOR_QUOTA)
         assert len(server.requests) == 2, "later actions rest on earlier ones"
+
+
+async def test_what_is_forbidden_is_quoted_and_tried_again() -> None:
+    """A right that is missing, or a policy of somebody else's: the reader of the status sees which."""
+    async with scripted() as (server, client, _):
+        words = 'services is forbidden: User "operator" cannot create resource "services" in API group ""'
+        server.fail(404, "NotFound")
+        server.fail(403, "Forbidden", words)
+        refusal = await Executor(client, Store(), lambda obj: None).execute([Create(manifest=a_service(), reason="")])
+        assert refusal is not None
+        assert (refusal.verdict.course, refusal.verdict.reason) == (Course.STALLED, Reason.FORBIDDEN)
+        assert words in refusal.verdict.message
+
+
+def a_lost_pod() -> tuple[Json, Delete]:
+    reference = {"kind": "StatefulSet", "name": "chat-0", "uid": "set-uid", "controller": True}
+    meta = {
+        "name": "chat-0-0",
+        "namespace": "default",
+        "uid": "u",
+        "resourceVersion": "9",
+        "ownerReferences": [reference],
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta | {"deletionTimestamp": "2026-01-02T14:00:00Z"}}
+    delete = Delete(
+        api_version="v1", kind="Pod", namespace="default", name="chat-0-0", uid="u", owner_uid="set-uid", force=True
+    )
+    return pod, delete
+
+
+async def test_a_pod_on_a_lost_node_is_deleted_without_grace_also_when_it_is_leaving_already() -> None:
+    pod, delete = a_lost_pod()
+    async with scripted() as (server, client, _):
+        server.answer(200, pod)
+        server.answer(200, pod)
+        assert await Executor(client, Store(), lambda obj: None).execute([delete]) is None
+        assert server.requests[-1].method == "DELETE"
+        assert server.requests[-1].body["gracePeriodSeconds"] == 0
+        assert server.requests[-1].body["preconditions"] == {"uid": "u", "resourceVersion": "9"}
+
+
+async def test_what_is_not_watched_is_forgotten_when_it_is_deleted() -> None:
+    """Or every look until the next resync would ask for it again."""
+    _, template = a_lost_pod()
+    reference = {"kind": "LLMDeployment", "name": "chat", "uid": "our-uid", "controller": True}
+    meta = {
+        "name": "chat-1",
+        "namespace": "default",
+        "uid": "u",
+        "resourceVersion": "9",
+        "ownerReferences": [reference],
+    }
+    record = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": meta}
+    delete = replace(template, kind="ControllerRevision", name="chat-1", owner_uid="our-uid", force=False)
+    async with scripted() as (server, client, _):
+        store = Store()
+        store.put(record)
+        server.answer(200, record)
+        server.answer(200, record)
+        assert await Executor(client, store, lambda obj: None).execute([delete]) is None
+        assert store.list("ControllerRevision") == []
+        assert "gracePeriodSeconds" not in server.requests[-1].body

@@ -11,7 +11,7 @@ from tests.unit.decide.world import World
 from trtllm_engine.contract import ExitCode, Step
 from trtllm_operator.api import names
 from trtllm_operator.api.conditions import Reason
-from trtllm_operator.decide.plan import Course
+from trtllm_operator.decide.plan import Course, Delete
 
 
 def a_world(*engines: str, **spec: Any) -> World:
@@ -194,3 +194,17 @@ def test_an_engine_that_a_user_made_is_never_deleted() -> None:
     world.later(days=365)
     look(world, "one")
     assert world.names("LLMEngine") == ["one"]
+
+
+def test_a_build_whose_node_is_lost_goes_on_elsewhere() -> None:
+    """The Job waits for the end of its pod before it makes another, and nobody on the node can confirm it."""
+    world = inspected()
+    world.a_node("cpu-a")
+    (build,) = [job for job in world.names("Job") if job.startswith("build-")]
+    world.job_runs(build, 40, node="cpu-a")
+    world.a_node("cpu-a", ready=False)
+    world.later(seconds=59)
+    assert not [a for a in world.look_at_engine("one").actions if isinstance(a, Delete)]
+    world.later(seconds=1)
+    (lost,) = [a for a in world.look_at_engine("one").actions if isinstance(a, Delete)]
+    assert (lost.kind, lost.force, lost.name) == ("Pod", True, f"{build}-0-abcde")

@@ -92,7 +92,7 @@ EVENTS: Final[dict[str, Event]] = {
 }
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(sorted(EVENTS)), min_size=4, max_size=16))
 def test_i2_i3_i4_i11_hold_after_every_look_of_every_life(events: list[str]) -> None:
     world = World()
@@ -100,22 +100,37 @@ def test_i2_i3_i4_i11_hold_after_every_look_of_every_life(events: list[str]) -> 
     world.put(a_deployment_object("chat"))
     for event in ["jobs succeed", "jobs succeed", "groups start", *events]:
         EVENTS[event](world)
-        for _ in range(3):
-            i2_only_a_rollout_step_deletes(world, world.decide_for("chat")[1])
-            world.look_at_deployment("chat")
+        for _ in range(2):
+            before = [GroupView.of(obj) for obj in world.store.list("StatefulSet")]
+            i2_only_a_rollout_step_deletes(world, before, world.look_at_deployment("chat"))
             for engine in world.names("LLMEngine"):
                 world.look_at_engine(engine)
             i3_ready_means_updated_and_available(world)
             i4_the_generation_that_was_judged(world)
             i11_no_group_mixes_revisions(world)
+    i8_when_nothing_is_in_the_way_every_life_ends(world)
 
 
-def i2_only_a_rollout_step_deletes(world: World, plan: DeploymentPlan) -> None:
+def i8_when_nothing_is_in_the_way_every_life_ends(world: World) -> None:
+    """Ready, or Stalled for a person to look, with whatever is ready serving."""
+    for event in ("the node is back", "go on", "resume"):
+        EVENTS[event](world)
+    for _ in range(8):
+        world.settle("chat")
+        _jobs_succeed(world)
+        _groups_start(world)
+    world.settle("chat")
+    obj = world.get("LLMDeployment", "chat")
+    if _condition(obj, "Ready")["status"] != "True":
+        assert _condition(obj, "Stalled")["status"] == "True", _condition(obj, "Ready")
+    assert obj["status"]["readyReplicas"] == len(world.names("StatefulSet"))
+
+
+def i2_only_a_rollout_step_deletes(world: World, groups: list[GroupView], plan: DeploymentPlan) -> None:
     """Claims never; a group that serves only when it is spare, makes room for its successor, or nobody wants it."""
     kinds = {action.kind for action in plan.actions if isinstance(action, Delete)}
     assert kinds <= {"StatefulSet", "Pod", "ControllerRevision"}
     deleted = {a.name for a in plan.actions if isinstance(a, Delete) and a.kind == "StatefulSet"}
-    groups = [GroupView.of(obj) for obj in world.store.list("StatefulSet")]
     serving = [group for group in groups if group.is_ready]
     if world.get("LLMDeployment", "chat")["spec"].get("strategy", {}).get("type") == "Recreate":
         return

@@ -120,8 +120,10 @@ class World:
         """The pod is over; the Job controller has not said anything yet."""
         self._pod_ends(job, code, Result(ok=False, code=code, **result) if result else None, "Failed")
 
-    def job_runs(self, job: str, percent: float, step: Step = Step.WEIGHTS, eta: int | None = None) -> None:
-        pod = self._pod(job, {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]})
+    def job_runs(
+        self, job: str, percent: float, step: Step = Step.WEIGHTS, eta: int | None = None, node: str | None = None
+    ) -> None:
+        pod = self._pod(job, {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}, node)
         self._job_status(job, {"active": 1, "startTime": "2026-01-02T14:03:00Z"})
         line = Progress(ts="2026-01-02T14:03:30Z", step=step, percent=percent, eta_seconds=eta)
         self.store.set_progress(Key("Pod", "default", pod["metadata"]["name"]), line)
@@ -138,6 +140,13 @@ class World:
                 },
             }
         )
+
+    def remove_node(self, name: str) -> None:
+        self._version += 1
+        key = Key("Node", "", name)
+        found = self.store.get(key)
+        assert found is not None
+        self.store.delete(key, found["metadata"]["uid"], self._version)
 
     def group_becomes_ready(self, name: str, node: str = "gpu-a") -> None:
         """Its pods are placed on one node and serve."""
@@ -165,12 +174,12 @@ class World:
     def job_pod(self, job: str, status: Json) -> None:
         self._pod(job, status)
 
-    def group_pod(self, group: str, status: Json, *, rank: int = 0, node: str | None = None) -> None:
+    def group_pod(self, group: str, status: Json, *, rank: int = 0, node: str | None = None) -> Json:
         owner = self.get("StatefulSet", group)
         pod = _child("Pod", f"{group}-{rank}", owner, status)
         pod["metadata"]["labels"] = owner["spec"]["template"]["metadata"]["labels"]
         pod["spec"] = owner["spec"]["template"]["spec"] | ({"nodeName": node} if node else {})
-        self.put(pod)
+        return self.put(pod)
 
     def later(self, **delta: float) -> None:
         self.now += timedelta(**delta)
@@ -188,8 +197,9 @@ class World:
             ended["message"] = said.cut().to_json()
         self._pod(job, {"phase": phase, "containerStatuses": [{"state": {"terminated": ended}}]})
 
-    def _pod(self, job: str, status: Json) -> Json:
-        return self.put(_child("Pod", f"{job}-0-abcde", self.get("Job", job), status))
+    def _pod(self, job: str, status: Json, node: str | None = None) -> Json:
+        pod = _child("Pod", f"{job}-0-abcde", self.get("Job", job), status)
+        return self.put(pod | ({"spec": {"nodeName": node}} if node else {}))
 
     def _job_status(self, job: str, status: Json) -> None:
         self.change("Job", job, status=status)

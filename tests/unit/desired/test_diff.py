@@ -57,3 +57,40 @@ def test_quantities_of_another_value_differ() -> None:
 @pytest.mark.parametrize("empty", [{}, []])
 def test_what_the_api_server_drops_is_no_difference(empty: Any) -> None:
     assert first_difference({"a": empty}, {}) is None
+
+
+def container(**fields: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "engine", **fields}]}}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "B", "value": "x"}, {"name": "A", "value": "1"}]}),
+        ({"volumeMounts": [{"mountPath": "/a"}]}, {"volumeMounts": [{"mountPath": "/a"}, {"mountPath": "/var/run"}]}),
+        ({"ports": [{"containerPort": 1}]}, {"ports": [{"containerPort": 2}, {"containerPort": 1, "protocol": "TCP"}]}),
+    ],
+)
+def test_entries_that_others_added_are_theirs(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """To apply ours again would never end: the API server keeps them."""
+    assert first_difference(container(**ours), container(**theirs)) is None
+
+
+def test_a_sidecar_that_somebody_injected_is_theirs() -> None:
+    live = container(image="a")
+    live["spec"]["containers"].insert(0, {"name": "mesh", "image": "proxy"})
+    assert first_difference(container(image="a"), live) is None
+    assert first_difference(container(image="b"), live) == 'spec.containers[engine].image: "a" -> "b"'
+
+
+def test_an_entry_of_ours_that_is_gone_or_changed_is_named_by_its_key() -> None:
+    ours = container(env=[{"name": "A", "value": "1"}])
+    assert first_difference(ours, container(env=[{"name": "B", "value": "1"}])) == (
+        'spec.containers[engine].env[A]: absent -> {"name": "A", "value": "1"}'
+    )
+    changed = container(env=[{"name": "A", "value": "2"}])
+    assert first_difference(ours, changed) == 'spec.containers[engine].env[A].value: "2" -> "1"'
+
+
+def test_a_list_whose_entries_have_no_names_counts_as_a_whole() -> None:
+    assert first_difference({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "a"}, {"key": "b"}]}) is not None

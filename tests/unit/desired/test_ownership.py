@@ -24,6 +24,7 @@ from trtllm_operator.desired.engine_claim import engine_claim
 from trtllm_operator.desired.fetch_job import fetch_job
 from trtllm_operator.desired.llm_engine import llm_engine
 from trtllm_operator.desired.metadata import Manifest
+from trtllm_operator.desired.pdb import disruption_budget
 from trtllm_operator.desired.service import headless, leader, leader_selector
 from trtllm_operator.desired.statefulset import statefulset
 from trtllm_operator.resolve.resolution import resolve
@@ -39,6 +40,7 @@ FROZEN = freeze(DEPLOYMENT, RESOLUTION, DEFAULTS)
         statefulset(DEPLOYMENT, FROZEN, 0),
         controller_revision(DEPLOYMENT, FROZEN),
         headless(DEPLOYMENT),
+        disruption_budget(DEPLOYMENT),
         leader(DEPLOYMENT, 8000),
     ],
     ids=lambda child: child["kind"],

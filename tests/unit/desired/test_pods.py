@@ -1,6 +1,7 @@
 """Every pod that we make is one that Pod Security "restricted" admits, and sees no more than it needs."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from trtllm_operator.api import names
 from trtllm_operator.desired.build_job import build_job
 from trtllm_operator.desired.controller_revision import freeze
 from trtllm_operator.desired.fetch_job import fetch_job
+from trtllm_operator.desired.pdb import disruption_budget
+from trtllm_operator.desired.service import headless
 from trtllm_operator.desired.statefulset import pod_template, statefulset
 
 Json = dict[str, Any]
@@ -197,3 +200,30 @@ def test_a_group_selects_only_pods_of_its_own_revision() -> None:
 
     assert selector.items() <= group["spec"]["template"]["metadata"]["labels"].items()
     assert set(selector) == {names.DEPLOYMENT_LABEL, names.REVISION_LABEL, names.ORDINAL_LABEL, names.ROLE_LABEL}
+
+
+def test_all_pods_of_a_group_start_together_on_a_node_each() -> None:
+    """They find each other by the headless Service, which publishes addresses before pods are ready."""
+    deployment, resolution = a_deployment(), replace(a_resolution(), pods=2, gpus_per_pod=8)
+    group = statefulset(deployment, freeze(deployment, resolution, some_defaults()), 3)
+    (apart,) = group["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    labels = group["spec"]["template"]["metadata"]["labels"]
+
+    assert group["spec"]["replicas"] == 2
+    assert group["spec"]["podManagementPolicy"] == "Parallel"
+    assert group["spec"]["serviceName"] == headless(deployment)["metadata"]["name"]
+    assert headless(deployment)["spec"]["publishNotReadyAddresses"] is True
+    assert apart["topologyKey"] == "kubernetes.io/hostname"
+    assert apart["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert set(apart["matchLabelKeys"]) < set(labels), "only pods of the same group keep apart"
+    assert "affinity" not in serving_pod()["spec"]
+
+
+def test_a_drain_takes_one_server_at_a_time_and_a_broken_one_whenever_it_likes() -> None:
+    budget = disruption_budget(a_deployment())["spec"]
+    labels = serving_pod()["metadata"]["labels"]
+
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+    assert budget["selector"]["matchLabels"].items() <= labels.items()

@@ -121,5 +121,5 @@ def others(result: Examination) -> list[Problem]:
 
 def silent(rule: str, result: Examination) -> bool:
     """Whether the rule has nothing to say."""
-    said = [*result.problems, *result.cautions, *result.adjustments]
+    said: list[Problem | Caution | Adjustment] = [*result.problems, *result.cautions, *result.adjustments]
     return rule not in {finding.rule for finding in said}

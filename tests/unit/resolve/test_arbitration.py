@@ -6,9 +6,10 @@ import pytest
 
 from tests.builders import a_deployment_spec, smollm2_facts, some_defaults
 from tests.unit.resolve.cases import GIB, a_node, found, llama_8b, refused
-from trtllm_engine.contract import BuildArgs, ModelFacts
+from trtllm_engine.contract import BuildArgs, Mapping, ModelFacts
 from trtllm_operator.api.nodes import NodeFacts
 from trtllm_operator.resolve.arbitration import Arbitrated, arbitrate
+from trtllm_operator.resolve.layout import Layout
 from trtllm_operator.resolve.rules.case import Case
 
 UNASKED: dict[str, Any] = {"dtype": None, "buildConfig": None}
@@ -110,6 +111,23 @@ def test_on_a_cpu_the_nodes_gpus_do_not_matter() -> None:
     result = arbitrated({**UNASKED, "serving": {"device": "cpu"}}, nodes=[a_node()])
 
     assert result.args.max_batch_size == 8
+
+
+@pytest.mark.parametrize(
+    ("world", "gpus", "mapping", "layout"),
+    [
+        (8, 8, Mapping(tp=8), Layout(pods=1, gpus_per_pod=8)),
+        (8, 4, Mapping(tp=4, pp=2), Layout(pods=2, gpus_per_pod=4)),
+        (5, 4, Mapping(pp=5), Layout(pods=1, gpus_per_pod=5)),
+    ],
+)
+def test_par_9_the_planner_lays_ranks_out_on_the_nodes(world: int, gpus: int, mapping: Mapping, layout: Layout) -> None:
+    """Ranks that the nodes cannot share evenly wait for a larger one."""
+    spec = {**UNASKED, "autoParallel": True, "autoParallelWorldSize": world}
+    result = arbitrated(spec, nodes=[a_node(gpus=gpus)], model=llama_8b())
+
+    assert (result.mapping, result.layout) == (mapping, layout)
+    assert [a.to_value for a in result.adjustments if a.rule == "PAR-9"] == [str(mapping.tp), str(mapping.pp)]
 
 
 @pytest.mark.parametrize(

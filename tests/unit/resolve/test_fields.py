@@ -4,12 +4,35 @@ import pytest
 
 from trtllm_operator.api.llm_args import LlmArgs, iter_fields
 from trtllm_operator.resolve.capability import FEATURES, Feature, Route
-from trtllm_operator.resolve.fields import ASKS, NO_EFFECT, OWN_REACH, WITH_FEATURE, Fate, fate, no_effect
+from trtllm_operator.resolve.fields import ASKS, NO_EFFECT, WITH_FEATURE, Fate, fate, no_effect
 
 TELLS_APART = "speculativeConfig.decodingType"
 """In a spec a field; in the reference a class."""
 PATHS = {fact.path for fact in iter_fields(LlmArgs)}
 FIELDS = sorted(PATHS - {path.rpartition(".")[0] for path in PATHS} | {TELLS_APART})
+
+
+OWN_REACH = (
+    "model",
+    "revision",
+    "dtype",
+    "trustRemoteCode",
+    "tensorParallelSize",
+    "pipelineParallelSize",
+    "gpusPerNode",
+    "moeTensorParallelSize",
+    "moeExpertParallelSize",
+    "autoParallel",
+    "autoParallelWorldSize",
+    "maxBatchSize",
+    "maxInputLen",
+    "maxSeqLen",
+    "backend",
+    "buildConfig.maxBatchSize",
+    "buildConfig.maxInputLen",
+    "buildConfig.maxSeqLen",
+)
+"""What this project's own builds and servers are told."""
 
 
 @pytest.mark.parametrize("route", [route for route in Route if route.own])

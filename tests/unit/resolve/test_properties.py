@@ -10,7 +10,7 @@ from tests.builders import DEPLOYMENT_SPEC, VERSIONS, merged, smollm2_facts, som
 from tests.unit.resolve.cases import GIB, a_node, llama_8b, mixtral
 from trtllm_operator.api.deployment import LLMDeploymentSpec
 from trtllm_operator.api.llm_args import LlmArgs, iter_fields
-from trtllm_operator.api.problems import Refused
+from trtllm_operator.api.problems import Adjustment, Caution, Problem, Refused
 from trtllm_operator.api.schema import parse_spec
 from trtllm_operator.resolve.claims import negotiate
 from trtllm_operator.resolve.options import nested, written
@@ -145,12 +145,12 @@ def test_judging_never_fails_and_never_changes_its_mind(data: Json, model: Any, 
 @given(SPECS, st.none() | MODELS, NODES)
 def test_every_path_is_written_or_names_a_field(data: Json, model: Any, nodes: Any) -> None:
     found = judged(data, model, nodes)
-    paths = [said.path for said in (*found.problems, *found.cautions, *found.adjustments)]
+    said: list[Problem | Caution | Adjustment] = [*found.problems, *found.cautions, *found.adjustments]
 
     deployment = re.compile(r"(engine\.(toolchain|target\.computeCapability)|serving\.device|modelVolume)")
-    for path in paths:
-        name = path.removeprefix("spec.")
-        assert name in FIELDS or deployment.fullmatch(name), path
+    for finding in said:
+        name = finding.path.removeprefix("spec.")
+        assert name in FIELDS or deployment.fullmatch(name), finding
 
 
 @settings(max_examples=60, deadline=None)
@@ -175,7 +175,7 @@ def test_what_was_resolved_needs_no_further_word(data: Json, model: Any, nodes: 
 
     assert (again.problems, again.adjustments, again.resolved) == ((), (), first.resolved)
     assert again.memory == first.memory
-    assert {caution.path for caution in again.cautions} <= {caution.path for caution in first.cautions}
+    assert {caution.rule for caution in again.cautions} <= {caution.rule for caution in first.cautions}
 
 
 @settings(max_examples=60, deadline=None)

@@ -15,6 +15,7 @@ from .. import projection
 from ..capability import Route, parse
 from ..defaults import Defaults
 from ..gpus import matching
+from ..layout import Layout, lay_out
 from ..options import REFERENCE, ROOT, written
 from ..projection import Spec
 
@@ -102,6 +103,15 @@ class Case:
     def cache_quantisation(self) -> str | None:
         algo = self.written.get(f"{ROOT}.quantConfig.kvCacheQuantAlgo")
         return None if algo is None else str(algo)
+
+    @property
+    def gpus_per_node(self) -> int | None:
+        """That a replica may use of a node: as written, else what the largest node has; None: not known."""
+        return self.spec.gpus_per_node or max((node.gpus for node in self.nodes or ()), default=None) or None
+
+    def layout(self, world: int) -> Layout | None:
+        """Pods and GPUs of a replica; ranks that the nodes cannot share evenly wait for a node that holds them all."""
+        return lay_out(world, self.gpus_per_node) or lay_out(world, self.spec.gpus_per_node)
 
     @property
     def capability(self) -> tuple[int, int] | None:

@@ -7,10 +7,12 @@ from typing import Final
 
 from trtllm_engine.contract import ModelFacts
 
+from ...api.engine import LLMEngineSpec
+from ...api.engine_options import Device
 from .. import projection
-from ..capability import MAX_RANKS, Route
+from ..capability import CAPABILITIES, MAX_RANKS, Route
 from ..layout import lay_out, nearest
-from ..parallel import crosses_nodes
+from ..parallel import crosses_nodes, layouts
 from ..quantisation import GROUP_WISE
 from .case import Case
 from .rule import Finding, Outcome, Rule, Stage, caution, invalid, mismatch, rule, unsupported
@@ -126,18 +128,38 @@ def experts_without_context(case: Case) -> Iterator[Finding]:
 
 @rule(
     "PAR-8",
-    Stage.SPEC,
+    Stage.NODES,
     Outcome.WARNS,
     "A tensor group should stay within a node.",
     ["tensorParallelSize", "gpusPerNode"],
 )
 def tensor_group_over_nodes(case: Case) -> Iterator[Finding]:
-    mapping, per_node = case.mapping, case.spec.gpus_per_node
+    mapping, per_node = case.mapping, case.gpus_per_node
     if crosses_nodes(mapping, per_node):
         yield caution(
             "spec.tensorParallelSize",
             f"{mapping.tp} tensor ranks reach over nodes of {per_node} GPUs and exchange every layer over the network: "
             f"slow; tensorParallelSize {per_node} with more pipelineParallelSize stays inside a node",
+        )
+
+
+@rule(
+    "PAR-9",
+    Stage.FACTS,
+    Outcome.REFUSES,
+    "There is a layout of the asked number of ranks that divides the model.",
+    ["autoParallelWorldSize"],
+)
+def planner_finds_a_layout(case: Case) -> Iterator[Finding]:
+    world = case.spec.auto_parallel_world_size
+    if case.spec.auto_parallel and world is not None and not layouts(case.model, world, case.spec.gpus_per_node):
+        near = [n for n in range(1, 2 * world) if layouts(case.model, n, case.spec.gpus_per_node)]
+        numbers = sorted(sorted(near, key=lambda n: abs(n - world))[:3])
+        yield mismatch(
+            "spec.autoParallelWorldSize",
+            f"{world} ranks cannot share {case.model.num_attention_heads} heads and {case.model.num_layers} layers of "
+            f"{case.spec.model}",
+            f"the nearest numbers of ranks that can are {', '.join(map(str, numbers))}",
         )
 
 
@@ -244,19 +266,27 @@ def experts_of_a_dense_model(case: Case) -> Iterator[Finding]:
     ["gpusPerNode"],
 )
 def nodes_have_the_gpus(case: Case) -> Iterator[Finding]:
-    layout = lay_out(_ranks(case)[0], case.spec.gpus_per_node)
-    if case.nodes is None or layout is None or projection.device(case.spec) is projection.Device.CPU:
+    layout = case.layout(_ranks(case)[0])
+    if case.nodes is None or layout is None or not _needs_gpus(case):
         return
     most = max((node.gpus for node in case.nodes), default=0)
     path = "spec.gpusPerNode" if case.spec.gpus_per_node else _ranks(case)[1]
     if most == 0:
-        yield caution(path, "no node that the spec's selectors allow has a GPU: pods will wait until there is one")
+        remedy = "; spec.serving.device: cpu needs none" if case.route is Route.TORCH else ""
+        yield caution(path, f"no node that the spec's selectors allow has a GPU: pods will wait until one has{remedy}")
     elif most < layout.gpus_per_pod:
         yield caution(
             path,
             f"a pod needs {layout.gpus_per_pod} GPUs, and the largest node has {most}: pods will wait; "
             f"set spec.gpusPerNode to {most} or less",
         )
+
+
+def _needs_gpus(case: Case) -> bool:
+    """An engine by itself needs them only where it is built on the GPU that it is for."""
+    if isinstance(case.spec, LLMEngineSpec):
+        return CAPABILITIES[case.toolchain].builds_on_gpu
+    return projection.device(case.spec) is not Device.CPU
 
 
 def _ranks(case: Case) -> tuple[int, str]:
@@ -296,6 +326,7 @@ RULES: Final[tuple[Rule, ...]] = (
     expert_degrees,
     experts_without_context,
     tensor_group_over_nodes,
+    planner_finds_a_layout,
     heads_divide,
     key_heads_divide,
     widths_divide,

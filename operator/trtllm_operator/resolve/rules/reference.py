@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from ...api.llm_args import LlmArgs, iter_fields
 from .. import arbitration, claims, fit
+from ..capability import Route
+from ..fields import NO_EFFECT, Fate, fate
 from .elsewhere import BUILT_IN, ELSEWHERE, IMPORT, POD, QUIRKS, SCHEMA, VOID
 from .rule import Entry, Outcome, Stage
 from .table import RULES
@@ -39,6 +42,22 @@ MEANING: Final = {
 }
 
 
+FIELDS_HEADER: Final = """
+## Fields and toolchains
+
+Each field of LlmArgs reaches a pod (yes), is refused where its value asks for what the toolchain does not have, or has
+no effect, which is a warning where it is written. `torch`, `tensorrt_rtx` and `tensorrt` are alike.
+
+"""
+COLUMNS: Final = (
+    ("torch, tensorrt_rtx, tensorrt", Route.TORCH),
+    ("tensorrt_llm", Route.TENSORRT_LLM),
+    ("backend pytorch", Route.PYTORCH),
+    ("backend autodeploy", Route.AUTODEPLOY),
+)
+WORDS: Final = {Fate.REACHES: "yes", Fate.REFUSED: "refused", Fate.NO_EFFECT: "no effect"}
+
+
 def entries() -> list[Entry]:
     """Every decidable rule; one id may come with several stages or outcomes."""
     found = [*SCHEMA, *(rule.entry for rule in RULES), *claims.ENTRIES, *arbitration.ENTRIES, *fit.ENTRIES]
@@ -51,16 +70,35 @@ def page() -> str:
     parts = [HEADER, "\n## Decided by the operator\n\n"]
     parts += _table(
         ("Rule", "Enforced", "Outcome", "What it says", "Fields"),
-        ((e.id, e.stage.value, e.outcome.value, e.says, ", ".join(f"`{f}`" for f in e.fields)) for e in entries()),
+        ((e.id, e.stage.value, e.outcome.value, e.says, _quoted(e.fields)) for e in entries()),
     )
+    parts.append(FIELDS_HEADER)
+    parts += _table(("Field", *(name for name, _ in COLUMNS)), map(_fates, _fields()))
+    parts.append("\nWhy a field has no effect:\n\n")
+    rows = ((row.why, ", ".join(sorted(map(str, row.routes))), _quoted(row.paths)) for row in NO_EFFECT)
+    parts += _table(("Because", "With", "Fields"), rows)
     parts.append("\n## Not a check\n\n")
     parts += [f"- **{where}**: {meaning}\n" for where, meaning in MEANING.items()]
     parts.append("\n")
-    rows = sorted(ELSEWHERE.items(), key=lambda item: _number(item[0]))
-    parts += _table(("Rule", "Where", "Why"), ((id, row.where, row.why) for id, row in rows))
+    others = sorted(ELSEWHERE.items(), key=lambda item: _number(item[0]))
+    parts += _table(("Rule", "Where", "Why"), ((id, other.where, other.why) for id, other in others))
     parts.append("\n## Faults of the reference\n\n")
     parts += _table(("Fault", "Here"), QUIRKS.items())
     return "".join(parts)
+
+
+def _fields() -> list[str]:
+    paths = {fact.path for fact in iter_fields(LlmArgs)}
+    return sorted(paths - {path.rpartition(".")[0] for path in paths} | {"speculativeConfig.decodingType"})
+
+
+def _fates(path: str) -> tuple[str, ...]:
+    found = [fate(path, route) for _, route in COLUMNS]
+    return (f"`{path}`", *(f"{WORDS[end]}{f': {why}' if end is Fate.REFUSED else ''}" for end, why in found))
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:

@@ -139,10 +139,11 @@ def features(case: Case) -> Iterator[Finding]:
         able = FEATURES[ask.feature]
         if case.route not in able:
             who = " and ".join(sorted(able))
+            value = "" if isinstance(ask.value, list | dict) else f"{shown(ask.value)} "
+            why = "" if value.strip() == ask.feature else f": it does not have {ask.feature}"
             yield unsupported(
                 ask.path,
-                f"{shown(ask.value) if not isinstance(ask.value, list | dict) else 'it'} asks for {ask.feature}, "
-                f"which {_route(case)} does not have",
+                f"{value}is not possible with {_route(case)}{why}",
                 f"{who} can; remove it here" if who else _without(ask.feature),
             )
 

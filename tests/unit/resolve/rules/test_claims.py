@@ -96,6 +96,9 @@ def test_fmha_3_older_gpus_have_no_fp8_attention() -> None:
 
     assert {a.path.removeprefix("spec.") for a in by("FMHA-3", old)} == {FP8}
     assert silent("FMHA-3", found(spec, None, [a_node(capability="8.9")]))
+    written = plugins({"quantConfig": {"quantAlgo": "W4A8_AWQ"}}, useFp8ContextFmha=True)
+    problem = refused("FMHA-3", found(written, None, [a_node(capability="8.6")]))
+    assert (problem.path, problem.hint) == (f"spec.{FP8}", f"remove spec.{FP8}")
 
 
 def test_fmha_5_an_int8_cache_turns_the_paged_attention_off() -> None:

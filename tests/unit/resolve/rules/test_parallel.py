@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from tests.builders import an_engine_spec, some_defaults
 from tests.unit.resolve.cases import a_node, by, for_engine, found, llama_8b, mixtral, refused, silent, warned
 from trtllm_operator.api.conditions import Reason
+from trtllm_operator.resolve.examination import Examination, examine
+from trtllm_operator.resolve.rules.case import Case
 
 
 @pytest.mark.parametrize(
@@ -79,6 +82,7 @@ def test_par_8_a_tensor_group_over_nodes_is_told() -> None:
     assert warned("PAR-8", found(over)).path == "spec.tensorParallelSize"
     assert silent("PAR-8", found(for_engine(tensorParallelSize=8, pipelineParallelSize=2, gpusPerNode=8)))
     assert silent("PAR-8", found(for_engine(tensorParallelSize=16)))
+    assert "nodes of 4 GPUs" in warned("PAR-8", found(for_engine(tensorParallelSize=8), None, [a_node(gpus=4)])).message
 
 
 def test_fit_1_heads_divide_by_the_tensor_ranks() -> None:
@@ -136,7 +140,7 @@ def test_map_1_expert_degrees_of_a_dense_model_are_told() -> None:
 @pytest.mark.parametrize(
     ("spec", "gpus", "said"),
     [
-        ({"tensorParallelSize": 8}, 4, "a pod needs 8 GPUs, and the largest node has 4"),
+        ({"tensorParallelSize": 9}, 8, "a pod needs 9 GPUs, and the largest node has 8"),
         ({"tensorParallelSize": 8, "gpusPerNode": 8}, 4, "set spec.gpusPerNode to 4 or less"),
         ({}, 0, "no node that the spec's selectors allow has a GPU"),
     ],
@@ -145,10 +149,34 @@ def test_init_4_gpus_that_no_node_has_are_told_and_waited_for(spec: dict[str, An
     assert said in warned("INIT-4", found(for_engine(**spec), None, [a_node(gpus=gpus)])).message
 
 
+def test_init_4_unset_gpus_per_node_follow_the_nodes() -> None:
+    spec = for_engine(tensorParallelSize=4, pipelineParallelSize=2)
+
+    assert silent("INIT-4", found(spec, None, [a_node(gpus=4)]))
+
+
 def test_init_4_enough_gpus_or_no_nodes_need_no_word() -> None:
     assert silent("INIT-4", found(for_engine(tensorParallelSize=8), None, [a_node()]))
     assert silent("INIT-4", found(for_engine(tensorParallelSize=8)))
     assert silent("INIT-4", found({"serving": {"device": "cpu"}}, None, []))
+
+
+def test_init_4_an_engine_that_is_built_without_gpus_needs_none() -> None:
+    def judged(**spec: Any) -> Examination:
+        return examine(Case.of(an_engine_spec(**spec), some_defaults(), None, [a_node(gpus=0)]))
+
+    assert silent("INIT-4", judged())
+    assert not silent("INIT-4", judged(toolchain="tensorrt"))
+
+
+def test_par_9_ranks_that_cannot_share_the_model_are_refused() -> None:
+    spec = {"autoParallel": True, "autoParallelWorldSize": 37}
+
+    problem = refused("PAR-9", found(spec, llama_8b()))
+    assert problem.path == "spec.autoParallelWorldSize"
+    assert "37 ranks cannot share 32 heads and 32 layers" in problem.message
+    assert problem.hint == "the nearest numbers of ranks that can are 34, 36, 38"
+    assert silent("PAR-9", found({**spec, "autoParallelWorldSize": 32}, llama_8b()))
 
 
 def test_par_9_the_planners_choice_is_told() -> None:

@@ -87,11 +87,15 @@ def test_cap_4_a_target_without_effect_is_told() -> None:
         (
             {"speculativeConfig": {"decodingType": "Medusa", "maxDraftLen": 3}},
             "spec.speculativeConfig.decodingType",
-            "Medusa asks for Medusa, which toolchain torch does not have; tensorrt_llm can; remove it here",
+            "Medusa is not possible with toolchain torch; tensorrt_llm can; remove it here",
         ),
         ({"enableLora": True}, "spec.enableLora", "backend pytorch and tensorrt_llm can"),
         ({"quantConfig": {"quantAlgo": "FP8"}}, "spec.quantConfig.quantAlgo", "quantisation by the build"),
-        ({"maxBeamWidth": 4}, "spec.maxBeamWidth", "4 asks for beam search"),
+        (
+            {"maxBeamWidth": 4},
+            "spec.maxBeamWidth",
+            "4 is not possible with toolchain torch: it does not have beam search",
+        ),
         ({"kvCacheConfig": {"maxAttentionWindow": [128]}}, "spec.kvCacheConfig.maxAttentionWindow", "window"),
         ({"contextParallelSize": 2}, "spec.contextParallelSize", "context parallelism"),
         ({"loadFormat": "dummy"}, "spec.loadFormat", "random weights"),
@@ -99,12 +103,12 @@ def test_cap_4_a_target_without_effect_is_told() -> None:
         (
             for_pytorch(speculativeConfig={"decodingType": "Lookahead"}),
             "spec.speculativeConfig.decodingType",
-            "which backend pytorch does not have; tensorrt_llm can",
+            "Lookahead is not possible with backend pytorch: it does not have Lookahead decoding; tensorrt_llm can",
         ),
         (
             for_engine(speculativeConfig={"decodingType": "MTP"}),
             "spec.speculativeConfig.decodingType",
-            "which toolchain tensorrt_llm does not have; backend pytorch can",
+            "toolchain tensorrt_llm: it does not have multi-token prediction; backend pytorch can",
         ),
     ],
 )
