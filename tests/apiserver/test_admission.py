@@ -145,10 +145,7 @@ BAD: Final[dict[str, tuple[Json, str]]] = {
         "spec.buildConfig.pluginConfig.streamingllm",
     ),
     "BLD-2 prompt beyond the sequence": ({"buildConfig": {"maxInputLen": 4096}}, "spec.buildConfig.maxInputLen"),
-    "KVT-1 two words on paging": (
-        {"buildConfig": {"kvCacheType": "CONTINUOUS", "pluginConfig": {"pagedKvCache": True}}},
-        "spec.buildConfig.pluginConfig.pagedKvCache",
-    ),
+    "CON-2 a length written twice": ({"maxSeqLen": 1024}, "spec.maxSeqLen"),
     "toolchain that does not serve": (
         {"engine": {"toolchain": "tensorrt_rtx", "target": {"computeCapability": "8.9"}}},
         "spec.engine.toolchain",

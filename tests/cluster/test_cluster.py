@@ -73,6 +73,8 @@ def test_writes_are_found_in_the_audit_log(cluster: Cluster) -> None:
     cluster.kubectl("create", "configmap", "noted")
     cluster.kubectl("get", "configmap", "noted")
     cluster.kubectl("delete", "configmap", "noted")
+    # A line is written a moment after the answer.
+    wait_until(lambda: len(cluster.writes(start, "kubectl")) == 2, "both writes in the log", 10)
     noted = [(event.verb, event.name, event.user) for event in cluster.writes(start, "kubectl")]
     assert noted == [("create", "noted", "admin"), ("delete", "noted", "admin")]
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.builders import a_deployment, a_resolution, an_engine, an_engine_spec, some_defaults
+from trtllm_engine.contract import Mapping
 from trtllm_operator.desired.build_job import build_job
 from trtllm_operator.desired.cache_claim import cache_claim
 from trtllm_operator.desired.controller_revision import controller_revision, freeze
@@ -32,7 +33,7 @@ HUB_DEPLOYMENT = a_deployment(
 DEPLOYMENT, ENGINE, DEFAULTS = a_deployment(), an_engine(), some_defaults()
 RESOLUTION, ENGINE_RESOLUTION = a_resolution(), a_resolution(an_engine_spec())
 FROZEN = freeze(DEPLOYMENT, RESOLUTION, DEFAULTS)
-TWO_NODES = freeze(DEPLOYMENT, replace(RESOLUTION, pods=2, gpus_per_pod=8), DEFAULTS)
+TWO_NODES = freeze(DEPLOYMENT, replace(RESOLUTION, mapping=Mapping(tp=8, pp=2), pods=2, gpus_per_pod=8), DEFAULTS)
 
 MANIFESTS: dict[str, Callable[[], Manifest]] = {
     "fetch_job_hub": lambda: fetch_job(HUB_DEPLOYMENT, DEFAULTS),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
-from ..api.names import INDEX_ANNOTATION, ORDINAL_LABEL, REVISION_LABEL
+from .names import INDEX_ANNOTATION, ORDINAL_LABEL, POD_INDEX_LABEL, REVISION_LABEL
 
 Json = Mapping[str, Any]
 
@@ -139,7 +139,7 @@ class PodView:
         ready: Json = conditions.get("Ready") or {}
         stuck, gates = scheduled.get("reason") == "Unschedulable", spec.get("schedulingGates") or ()
         disruption: Json = conditions.get("DisruptionTarget") or {}
-        index = meta.annotations.get(INDEX_ANNOTATION) or meta.labels.get("apps.kubernetes.io/pod-index") or "0"
+        index = meta.annotations.get(INDEX_ANNOTATION) or meta.labels.get(POD_INDEX_LABEL) or "0"
         return cls(
             meta=meta,
             phase=status.get("phase", "Pending"),

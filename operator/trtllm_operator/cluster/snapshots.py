@@ -12,6 +12,7 @@ from ..api import names
 from ..api.deployment import LLMDeployment, Phase
 from ..api.engine import LLMEngine
 from ..api.model_facts import ModelStatus
+from ..api.nodes import NodeFacts
 from ..api.placement import NodeView, PlacedPod, PodDemand
 from ..api.views import ClaimView, GroupView, JobView, Meta, PodView
 from ..decide.gpus import Gpus
@@ -36,16 +37,18 @@ def deployment_snapshot(store: Store, obj: Object, defaults: Defaults) -> Deploy
     used = _used_revisions(deployment, sets)
     if deployment.spec is not None:
         used.add(revision_hash(deployment.spec))
+    revisions = {frozen.hash: frozen for frozen in _revisions(owned, used)}
     return DeploymentSnapshot(
         deployment=deployment,
         defaults=defaults,
         fetch=fetch,
-        revisions={frozen.hash: frozen for frozen in _revisions(owned, used)},
+        revisions=revisions,
         records={meta.labels.get(names.REVISION_LABEL, ""): meta for meta in _records(owned)},
         engines=_engines(store, deployment.meta.namespace),
         groups=tuple(GroupView.of(child) for child in sets),
         pods=pods,
         nodes=_nodes_of(store, (*pods, *(fetch.pods if fetch is not None else ()))),
+        gpu_nodes=_gpu_nodes(store, deployment, revisions, defaults),
         sees_nodes=bool(store.list("Node")),
     )
 
@@ -68,6 +71,15 @@ def gpus(store: Store, deployment: LLMDeployment, placed: Iterable[Object], abou
 def _nodes_of(store: Store, pods: Iterable[PodView]) -> tuple[NodeView, ...]:
     on = sorted({pod.node for pod in pods if pod.node})
     return tuple(NodeView.of(node) for name in on if (node := store.get(Key("Node", "", name))) is not None)
+
+
+def _gpu_nodes(
+    store: Store, deployment: LLMDeployment, frozen: Collection[str], defaults: Defaults
+) -> tuple[NodeFacts, ...] | None:
+    spec, nodes = deployment.spec, store.list("Node")
+    if spec is None or not nodes or revision_hash(spec) in frozen:
+        return None
+    return tuple(NodeFacts.of(node, spec.gpu.resource_name or defaults.gpu_resource) for node in nodes)
 
 
 def _unplaced(store: Store, group: Object) -> Iterable[PodDemand]:

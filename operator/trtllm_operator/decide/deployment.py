@@ -231,7 +231,7 @@ def _freeze(snapshot: DeploymentSnapshot, target: str, wanted: int) -> Deploymen
         )
         return DeploymentPlan(verdict=verdict, actions=actions, fetch=snapshot.fetch, wanted=wanted)
     try:
-        resolution = resolve(spec, model.facts, model.versions, snapshot.defaults)
+        resolution = resolve(spec, model.facts, model.versions, snapshot.defaults, snapshot.gpu_nodes)
     except Refused as refused:
         return DeploymentPlan(verdict=stalled(refused), problems=refused.problems, model=model, wanted=wanted)
     frozen = controller_revision.freeze(deployment, resolution, snapshot.defaults)
@@ -289,7 +289,8 @@ def _roll_out(snapshot: DeploymentSnapshot, base: DeploymentPlan, target: str, n
     failed = FailedRevision(
         revision=target, reason=found.failure.reason, message=found.failure.message, at=now.replace(microsecond=0)
     )
-    return _fall_back(snapshot, base, good, failed, now)
+    # Written down before anything is done about it: what is forgotten in between would be tried again.
+    return replace(_fall_back(snapshot, base, good, failed, now), actions=(), asks_gpus=False)
 
 
 def _fall_back(

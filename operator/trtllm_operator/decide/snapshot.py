@@ -10,6 +10,7 @@ from trtllm_engine.contract import Progress
 from ..api.deployment import LLMDeployment
 from ..api.engine import LLMEngine
 from ..api.model_facts import ModelStatus
+from ..api.nodes import NodeFacts
 from ..api.placement import NodeView
 from ..api.views import ClaimView, GroupView, JobView, Meta, PodView
 from ..resolve.defaults import Defaults
@@ -63,6 +64,8 @@ class DeploymentSnapshot:
     """Of the groups."""
     nodes: tuple[NodeView, ...] = ()
     """On which there are pods of the groups, or of the fetch Job."""
+    gpu_nodes: tuple[NodeFacts, ...] | None = None
+    """All nodes, for what is chosen to fit their GPUs. None: none is seen, or the target revision is frozen already."""
     sees_nodes: bool = False
     """False where the operator may not."""
     gpus: Gpus | None = None

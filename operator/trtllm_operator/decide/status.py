@@ -147,7 +147,9 @@ def deployment_status(snapshot: DeploymentSnapshot, plan: DeploymentPlan, now: d
     """The whole status of a deployment, as JSON."""
     deployment, before = snapshot.deployment, snapshot.deployment.status
     serving = serving_revision(snapshot)
-    current = plan.target if plan.verdict.course is Course.SETTLED and plan.target else serving
+    # Nothing is proven by a rollout of no replicas.
+    proven = plan.verdict.course is Course.SETTLED and (plan.wanted > 0 or serving is None)
+    current = plan.target if proven and plan.target else serving
     resolution = plan.resolution or (snapshot.revisions[serving].resolution if serving else None)
     groups = [group for group in snapshot.groups if not group.meta.deleting]
     ready = sum(group.is_ready for group in groups)

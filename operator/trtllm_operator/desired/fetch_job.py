@@ -33,7 +33,7 @@ def fetch_job(owner: Owner, defaults: Defaults) -> Manifest:
         defaults=defaults,
         resources={"requests": dict(REQUESTS)},
         environment=defaults.fetch_environment,
-        secret_environment=_token(spec),
+        variables=_token(spec),
     )
     template = {
         "metadata": {

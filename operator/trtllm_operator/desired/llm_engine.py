@@ -32,6 +32,8 @@ def llm_engine(deployment: LLMDeployment, resolution: Resolution, defaults: Defa
         tensor_parallel_size=mapping.tp,
         pipeline_parallel_size=mapping.pp,
         context_parallel_size=mapping.cp,
+        moe_tensor_parallel_size=mapping.moe_tp,
+        moe_expert_parallel_size=mapping.moe_ep,
         gpus_per_node=spec.gpus_per_node,
         build_config=BuildConfig(
             max_batch_size=args.max_batch_size, max_input_len=args.max_input_len, max_seq_len=args.max_seq_len

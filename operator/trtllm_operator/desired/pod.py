@@ -117,17 +117,18 @@ def container(
     defaults: Defaults,
     resources: Json,
     environment: Mapping[str, str] | None = None,
-    secret_environment: Sequence[Json] = (),
+    variables: Sequence[Json] = (),
     **more: Any,
 ) -> Json:
-    """The one container; `command` is the subcommand of the image's entrypoint. `more`: ports and probes."""
+    """The one container; `command` is the subcommand of the image's entrypoint. `variables`: those of the environment
+    that are not plain text, or refer to others. `more`: ports and probes."""
     plain = [{"name": name, "value": value} for name, value in {"HOME": "/tmp", **(environment or {})}.items()]
     return compact(
         name=CONTAINER,
         image=image,
         imagePullPolicy=defaults.image_pull_policy,
         args=[command],
-        env=[*plain, *secret_environment],
+        env=[*plain, *variables],
         resources=resources,
         securityContext=dict(CONTAINER_SECURITY),
         terminationMessagePolicy="File",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from ..api import names
 from ..api.deployment import LLMDeployment
 from .metadata import Manifest, owned
 from .statefulset import PORT_NAME
-
-POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
-"""Set by the StatefulSet controller; "0" is the leader of a group."""
 
 
 def headless(deployment: LLMDeployment) -> Manifest:
@@ -30,7 +27,7 @@ def leader(deployment: LLMDeployment, port: int) -> Manifest:
 
 def leaders(deployment: LLMDeployment) -> dict[str, str]:
     """Labels of one pod per replica."""
-    return {**servers(deployment), POD_INDEX_LABEL: "0"}
+    return {**servers(deployment), names.POD_INDEX_LABEL: "0"}
 
 
 def leader_selector(deployment: LLMDeployment) -> str:

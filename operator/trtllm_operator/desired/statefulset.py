@@ -46,6 +46,7 @@ def pod_template(deployment: LLMDeployment, resolution: Resolution, defaults: De
         defaults=defaults,
         resources=_resources(deployment, resolution, defaults),
         environment={"HF_HUB_OFFLINE": "1"},
+        variables=_rendezvous(deployment, resolution),
         ports=[{"name": PORT_NAME, "containerPort": spec.serving_port, "protocol": "TCP"}],
         **_probes(spec.serving.startup_seconds or STARTUP_SECONDS),
     )
@@ -63,6 +64,27 @@ def pod_template(deployment: LLMDeployment, resolution: Resolution, defaults: De
             affinity=_a_node_each(deployment) if resolution.pods > 1 else None,
         ),
     }
+
+
+def _rendezvous(deployment: LLMDeployment, resolution: Resolution) -> list[dict[str, Any]]:
+    """How the pods of a group find each other, in the words of torch's launcher; one pod needs none.
+
+    The leader is the group's pod 0, by the name that the headless Service gives it. The ordinal comes from a label,
+    so that one frozen template serves every group.
+    """
+    if resolution.pods == 1:
+        return []
+
+    def label(name: str) -> dict[str, Any]:
+        return {"fieldRef": {"fieldPath": f"metadata.labels['{name}']"}}
+
+    name = deployment.meta.name
+    return [
+        {"name": "GROUP_RANK", "valueFrom": label(names.POD_INDEX_LABEL)},
+        {"name": "GROUP_ORDINAL", "valueFrom": label(names.ORDINAL_LABEL)},
+        {"name": "LOCAL_WORLD_SIZE", "value": str(resolution.mapping.world_size // resolution.pods)},
+        {"name": "MASTER_ADDR", "value": f"{name}-$(GROUP_ORDINAL)-0.{names.headless_service(name)}"},
+    ]
 
 
 def serving_image(deployment: LLMDeployment, resolution: Resolution, defaults: Defaults) -> str:

@@ -7,6 +7,10 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from trtllm_operator.api.spellings import IMPLIED, MOVED, SPELLINGS
+from trtllm_operator.cli.flags import BUILD_FLAGS, SERVE_FLAGS
+from trtllm_operator.cli.options import find_field
+
 from .harness import lines, llmd, written
 
 MODEL = ("--model", "meta-llama/Llama-3.1-8B-Instruct")
@@ -296,3 +300,9 @@ def test_two_files_are_a_wrong_command_line() -> None:
 def test_a_variable_that_the_script_does_not_set_is_told(tmp_path: Path) -> None:
     result = imported(tmp_path, "trtllm-serve $MODEL --backend pytorch\n")
     assert "$MODEL: $MODEL is not set in the script; replace it" in notes(result, "warning")
+
+
+def test_every_name_in_the_tables_leads_to_a_field() -> None:
+    paths = {**MOVED, **{name: path for name, (path, _) in IMPLIED.items()}, **SERVE_FLAGS, **BUILD_FLAGS}
+    assert {name for name, path in paths.items() if find_field(path.split(".")) is None} == set()
+    assert {path for path in SPELLINGS if find_field(path.split(".")) is None} == set()

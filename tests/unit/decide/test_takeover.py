@@ -223,6 +223,37 @@ def test_a_revision_that_keeps_crashing_is_rolled_back_and_the_old_one_serves() 
     assert status(world)["failedRevision"]["reason"] == Reason.REPLICA_CRASHING
 
 
+def test_a_failure_is_written_down_before_anything_is_done_about_it() -> None:
+    """Or an operator that dies in between would try the revision again."""
+    world = changed()
+    world.settle("chat")
+    crash(world, "chat-1")
+    plan = world.look_at_deployment("chat")
+    assert not [action for action in plan.actions if isinstance(action, Delete)]
+    assert status(world)["failedRevision"]["message"].startswith("pod chat-1-0 ended")
+    plan = world.look_at_deployment("chat")
+    assert [action.name for action in plan.actions if isinstance(action, Delete)] == ["chat-1"]
+
+
+def test_a_revision_that_was_only_ever_rolled_out_to_no_replicas_is_not_the_last_good_one() -> None:
+    world = served()
+    good = status(world)["currentRevision"]
+    world.change("LLMDeployment", "chat", spec={"replicas": 0})
+    world.settle("chat")
+    change(world)
+    assert world.settle("chat").verdict.course is Course.SETTLED
+    world.change("LLMDeployment", "chat", spec={"replicas": 1})
+    world.settle("chat")
+    crash(world, "chat-0")
+    world.settle("chat")
+    assert reason(world) == Reason.ROLLED_BACK
+    assert status(world)["currentRevision"] == good
+    (group,) = world.names("StatefulSet")
+    world.group_becomes_ready(group)
+    world.settle("chat")
+    assert f"revision {good} serves (1 of 1 replicas are ready)" in message(world)
+
+
 def test_what_was_rolled_back_is_not_tried_again_until_the_spec_changes() -> None:
     world = changed()
     world.settle("chat")
