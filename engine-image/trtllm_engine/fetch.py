@@ -21,6 +21,7 @@ from trtllm_engine.build.verify import sha256_of
 from trtllm_engine.checkpoint.folder import MODEL_FILES, locate, read_json
 from trtllm_engine.checkpoint.inspect import inspect_model
 from trtllm_engine.contract import (
+    DUMMY,
     ContractError,
     ExitCode,
     FetchRequest,
@@ -86,7 +87,10 @@ def reporter(request: FetchRequest) -> Reporter:
 def fetch(
     request: FetchRequest, mounts: Mounts, progress: Reporter, environment: Mapping[str, str] = os.environ
 ) -> Result:
-    """Fetch and inspect; returns the model's facts and this image's toolchains. Raises `Failure`."""
+    """Fetch and inspect; returns the model's facts and this image's toolchains. Raises `Failure`.
+
+    A hub model is fetched whole also where its weights are not looked at: the cache is shared with who needs them.
+    """
     source, files = request.model, None
     if (source.path is None) == (source.repo is None):
         raise Failure(ExitCode.BAD_REQUEST, "model needs either path or repo", field="model")
@@ -94,7 +98,11 @@ def fetch(
         source, files = _fetch_repo(source, source.repo, mounts.cache, Hub.of(source, environment), progress)
     with progress.during(Step.INSPECT):
         folder, mount = mounts.model(source)
-        facts = inspect_model(locate(folder, mount), commit=source.revision if source.repo else None)
+        facts = inspect_model(
+            locate(folder, mount),
+            commit=source.revision if source.repo else None,
+            weightless=request.load_format == DUMMY,
+        )
     return Result(
         ok=True,
         step=Step.INSPECT,

@@ -15,7 +15,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from trtllm_engine.build.engine_folder import read_record
 from trtllm_engine.build.toolchain import toolchain_version
@@ -35,10 +35,27 @@ POLL_SECONDS: Final = 0.05
 RATIO, BASE_BYTES = 1.8, 10**9
 """The promise: at most 1.8 times the rank's weights, and a gigabyte."""
 
-SIZES: Final[dict[str, dict[str, int]]] = {
-    "1b": {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 14, "num_attention_heads": 32},
-    "tiny": {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8},
+SIZES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "1b": (
+        "Llama",
+        {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 14, "num_attention_heads": 32},
+    ),
+    "1b-mixture": (
+        "Mixtral",
+        {
+            "hidden_size": 2048,
+            "intermediate_size": 2048,
+            "num_hidden_layers": 8,
+            "num_attention_heads": 32,
+            "num_local_experts": 8,
+        },
+    ),
+    "tiny": (
+        "Llama",
+        {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8},
+    ),
 }
+"""(architecture, config) of random models; the weights of a mixture are gathered from a tensor for each expert."""
 
 BUILDS: Final = (
     (Toolchain.TENSORRT_RTX, Mapping(tp=2), 1),
@@ -83,13 +100,14 @@ def make_model(folder: Path, size: str) -> None:
 
     from tests.models import tiny_tokenizer
 
-    config = transformers.LlamaConfig(
-        **SIZES[size], num_key_value_heads=8, vocab_size=32000, max_position_embeddings=4096, dtype="bfloat16"
+    architecture, shape = SIZES[size]
+    config = getattr(transformers, f"{architecture}Config")(
+        **shape, num_key_value_heads=8, vocab_size=32000, max_position_embeddings=4096, dtype="bfloat16"
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)
         torch.set_default_dtype(torch.bfloat16)
-        transformers.LlamaForCausalLM(config).save_pretrained(folder, max_shard_size="500MB")
+        getattr(transformers, f"{architecture}ForCausalLM")(config).save_pretrained(folder, max_shard_size="500MB")
     tiny_tokenizer().save_pretrained(folder)
 
 

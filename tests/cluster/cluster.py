@@ -61,9 +61,7 @@ class Cluster:
         self.logs = self.folder / "logs"
         self.users = Users(self.folder / "users")
         self.processes = Processes(self.folder / "processes", self.logs, self._wrapper())
-        self.plane = controlplane.ControlPlane(
-            self.folder, self.processes, self.network, settings.ports, self.users
-        )
+        self.plane = controlplane.ControlPlane(self.folder, self.processes, self.network, settings.ports, self.users)
         self.node = node.Node(self.folder, self.network, self.processes, self.users)
 
     @classmethod

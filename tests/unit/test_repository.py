@@ -115,8 +115,9 @@ def granted(*roles: Manifest) -> set[tuple[str, str, str]]:
     }
 
 
-def needed(at_home: bool) -> Iterator[tuple[str, str, str]]:
-    for kind in (kind for kind in KINDS.values() if kind.at_home is at_home):
+def needed(at_home: bool, everywhere: bool = True) -> Iterator[tuple[str, str, str]]:
+    """`everywhere` False: without what belongs to no namespace."""
+    for kind in (k for k in KINDS.values() if k.at_home is at_home and (everywhere or k.namespaced)):
         yield from ((kind.group, kind.plural, verb) for verb in kind.verbs)
         for name, verbs in kind.subresources.items():
             yield from ((kind.group, f"{kind.plural}/{name}", verb) for verb in verbs)
@@ -147,7 +148,7 @@ def test_in_namespaced_mode_nothing_is_granted_outside_of_the_namespaces(namespa
     assert not find(namespaced, "ClusterRoleBinding")
     roles = [role for role in find(namespaced, "Role") if not role["metadata"]["name"].endswith("-leader")]
     assert [role["metadata"]["namespace"] for role in roles] == ["team-a", "team-b"]
-    assert granted(roles[0]) == set(needed(at_home=False)) | OWNER_REFERENCES
+    assert granted(roles[0]) == set(needed(at_home=False, everywhere=False)) | OWNER_REFERENCES
     assert not find(namespaced, "ValidatingWebhookConfiguration")
     (deployment,) = find(namespaced, "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]

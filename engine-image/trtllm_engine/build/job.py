@@ -11,6 +11,7 @@ from trtllm_engine.build.toolchain import BuildJob, load_builder, toolchain_vers
 from trtllm_engine.checkpoint.folder import CONFIG, digest, locate, read_json
 from trtllm_engine.checkpoint.inspect import refuse_other_formats, refuse_quantized
 from trtllm_engine.contract import (
+    DUMMY,
     BuildRequest,
     ContractError,
     ExitCode,
@@ -23,6 +24,7 @@ from trtllm_engine.failure import Failure
 from trtllm_engine.fetch import fetched
 from trtllm_engine.mounts import Mounts
 from trtllm_engine.network.families import read_config
+from trtllm_engine.network.rank import Rank, check_mapping
 from trtllm_engine.progress import Reporter
 
 DTYPES: Final = ("float32", "float16", "bfloat16")
@@ -54,7 +56,7 @@ def build(request: BuildRequest, rank: int, mounts: Mounts, progress: Reporter) 
         if (found := published(folder, facts, rank)) is not None:
             return result_of(found)
         builder = load_builder(request.toolchain)
-        job = inspect_job(request, mounts)
+        job = inspect_job(request, rank, mounts)
         builder.check(job)
     with engine_sink(folder, rank) as sink:
         plan = builder.build(job, sink, progress)
@@ -85,15 +87,11 @@ def check_request(request: BuildRequest, rank: int) -> None:
         raise _bad("toolchainVersion", f"it asks for {request.toolchain_version}, but this image has {here}")
     if not 0 <= rank < request.mapping.world_size:
         raise _bad("mapping", f"rank {rank} is not below the world size {request.mapping.world_size}")
-    if request.mapping.world_size > 1:
-        raise Failure(
-            ExitCode.UNSUPPORTED,
-            f"toolchain {request.toolchain.value} builds for one rank; the mapping has {request.mapping.world_size}",
-            field="mapping",
-        )
     args = request.args
     if args.dtype not in DTYPES:
         raise _bad("args.dtype", f"{args.dtype!r} is not one of {', '.join(DTYPES)}")
+    if args.load_format not in (None, DUMMY):
+        raise _bad("args.loadFormat", f"{args.load_format!r} is not {DUMMY!r}; leave it out for the model's weights")
     for name, value in (("maxBatchSize", args.max_batch_size), ("maxInputLen", args.max_input_len)):
         if value < 1:
             raise _bad(f"args.{name}", f"{value} is below 1")
@@ -120,7 +118,7 @@ def engine_facts(request: BuildRequest) -> EngineFacts:
     )
 
 
-def inspect_job(request: BuildRequest, mounts: Mounts) -> BuildJob:
+def inspect_job(request: BuildRequest, rank: int, mounts: Mounts) -> BuildJob:
     """Find and understand the model; it must be the one that was asked for."""
     folder, mount = mounts.model(request.model)
     if request.model.repo is not None and fetched(folder) is None:
@@ -130,8 +128,17 @@ def inspect_job(request: BuildRequest, mounts: Mounts) -> BuildJob:
     model = locate(folder, mount)
     raw = read_json(model / CONFIG)
     refuse_other_formats(raw)
-    refuse_quantized(raw)
-    job = BuildJob(config=read_config(raw), model=model, args=request.args, target=request.target)
+    if request.args.load_format != DUMMY:
+        refuse_quantized(raw)
+    config = read_config(raw)
+    check_mapping(config, request.mapping)
+    job = BuildJob(
+        config=config,
+        model=model,
+        args=request.args,
+        target=request.target,
+        rank=Rank(mapping=request.mapping, index=rank),
+    )
     if request.args.max_seq_len > job.config.max_positions:
         raise _bad(
             "args.maxSeqLen", f"{request.args.max_seq_len} is beyond the model's {job.config.max_positions} positions"

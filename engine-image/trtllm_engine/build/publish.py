@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from trtllm_engine.build.engine_folder import EngineFacts, RankRecord, engine_config, read_engine
-from trtllm_engine.build.verify import check_engine_file, sha256_of, verify_rank
+from trtllm_engine.build.verify import belongs, check_engine_file, sha256_of, verify_rank
 from trtllm_engine.checkpoint.folder import CONFIG, read_json
 from trtllm_engine.contract import ContractError, ExitCode, rank_file, rank_record
 from trtllm_engine.failure import Failure
@@ -87,7 +87,8 @@ def published(folder: Path, facts: EngineFacts, rank: int) -> RankRecord | None:
     """The record of a rank that is there already, whole and for the same request; None if it must be built."""
     try:
         record = verify_rank(folder, rank)
-        same = read_engine(folder).facts == facts
+        # Rank 0 publishes what is common to all, perhaps later than the others.
+        same = read_engine(folder).facts == facts if rank == 0 else belongs(record, facts)
     except (Failure, ContractError):
         return None
     return record if same else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final
@@ -19,13 +18,15 @@ from trtllm_engine.build.build_clock import BuildClock, expected_seconds, tickin
 from trtllm_engine.build.plan_header import TARGET_BITS
 from trtllm_engine.build.publish import Sink
 from trtllm_engine.build.toolchain import BuildJob
-from trtllm_engine.checkpoint.weights import load_weights
+from trtllm_engine.build.weights import job_weights
 from trtllm_engine.contract import ExitCode, Step, Toolchain
 from trtllm_engine.failure import Failure
-from trtllm_engine.network.config import DecoderConfig
-from trtllm_engine.network.parameters import parameters
+from trtllm_engine.network.parameters import rank_parameters
 from trtllm_engine.network.tensorrt_ops import TrtNetwork, define_network
 from trtllm_engine.progress import Reporter
+
+NO_COLLECTIVES: Final = frozenset({"7.5"})
+"""Compute capabilities for which TensorRT has no layer that talks to other ranks."""
 
 NO_BFLOAT16: Final = frozenset({"7.5"})
 """Compute capabilities without bfloat16: the builder refuses it as a "HW-specific datatype"."""
@@ -61,6 +62,14 @@ class TensorRtBuilder:
                 field="args.dtype",
             )
 
+        if job.rank.tp_size > 1 and capability in NO_COLLECTIVES:
+            raise Failure(
+                ExitCode.UNSUPPORTED,
+                f"{self._toolchain.value} has no tensor parallelism for compute capability {capability}; "
+                "use pipeline parallelism, or a newer GPU",
+                field="mapping",
+            )
+
     def build(self, job: BuildJob, sink: Sink, progress: Reporter) -> dict[str, int]:
         trt, log = self._trt, ErrorLog()
         logger = _logger(trt, log)
@@ -71,13 +80,14 @@ class TensorRtBuilder:
         with progress.during(Step.NETWORK):
             builder = trt.Builder(logger)
             network = builder.create_network(0)
-            kept = define_network(trt, network, job.config, weights, dtype, job.args.max_seq_len)
+            kept = define_network(trt, network, job.config, weights, dtype, job.args.max_seq_len, rank=job.rank)
             log.raise_first()
         with progress.during(Step.BUILD):
             config = builder.create_builder_config()
             self._add_profiles(builder, config, network, job)
             self._set_target(config, job)
-            clock = BuildClock(config.num_optimization_profiles, expected_seconds(job.config.num_layers, weight_bytes))
+            layers = len(job.rank.layers(job.config))
+            clock = BuildClock(config.num_optimization_profiles, expected_seconds(layers, weight_bytes))
             config.progress_monitor = monitor = _progress_monitor(trt, clock, progress, log)
             writer = _stream_writer(trt, sink, log)
             with ticking(lambda: progress.at(clock.fraction())):
@@ -124,10 +134,9 @@ class TensorRtBuilder:
         longest = job.args.max_input_len
         for low, best, high in ((1, longest, longest), (1, 1, 1)):
             profile = builder.create_optimization_profile()
-            for name, shapes in _ranges(
-                job.config, job.args.max_batch_size, job.args.max_seq_len, low, best, high
-            ).items():
-                profile.set_shape(name, *shapes)
+            for index in range(network.num_inputs):
+                tensor = network.get_input(index)
+                profile.set_shape(tensor.name, *_shapes(tuple(tensor.shape), job.args.max_batch_size, low, best, high))
             if config.add_optimization_profile(profile) < 0:
                 raise Failure(ExitCode.BUILDER_ERROR, "TensorRT refused an optimization profile")
 
@@ -148,27 +157,20 @@ class ErrorLog:
             raise Failure(ExitCode.BUILDER_ERROR, "TensorRT could not build the engine", log=self.lines[0])
 
 
-def _ranges(
-    config: DecoderConfig, batch: int, max_seq_len: int, low: int, best: int, high: int
-) -> Mapping[str, tuple[tuple[int, ...], ...]]:
-    """(min, opt, max) of every input, for `low` to `high` tokens in a row."""
-    cache = (config.num_kv_heads, max_seq_len, config.head_dim)
-    per_token = ((1, low), (batch, best), (batch, high))
-    per_row = ((1,), (batch,), (batch,))
-    per_cache = ((1, *cache), (batch, *cache), (batch, *cache))
-    return {
-        "input_ids": per_token,
-        "position_ids": per_token,
-        "write_indices": per_row,
-        "kv_lengths": per_row,
-        "last_token_ids": per_row,
-    } | {f"past_{kind}_{layer}": per_cache for layer in range(config.num_layers) for kind in ("key", "value")}
+def _shapes(shape: tuple[int, ...], batch: int, low: int, best: int, high: int) -> tuple[tuple[int, ...], ...]:
+    """(min, opt, max) of an input: the first open dimension is the batch, the second are `low` to `high` tokens."""
+
+    def filled(rows: int, tokens: int) -> tuple[int, ...]:
+        sizes = iter((rows, tokens))
+        return tuple(next(sizes) if size < 0 else size for size in shape)
+
+    return filled(1, low), filled(batch, best), filled(batch, high)
 
 
 def _load(job: BuildJob, dtype: torch.dtype, progress: Reporter) -> dict[str, torch.Tensor]:
-    total = sum(1 for _ in parameters(job.config))
+    total = sum(1 for _ in rank_parameters(job.config, job.rank))
     weights: dict[str, torch.Tensor] = {}
-    for name, tensor in load_weights(job.model, job.config, dtype):
+    for name, tensor in job_weights(job, dtype):
         weights[name] = tensor
         progress.at(len(weights) / total, f"tensor {len(weights)}/{total}")
     return weights

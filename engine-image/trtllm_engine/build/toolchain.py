@@ -13,6 +13,7 @@ from trtllm_engine.build.publish import Sink
 from trtllm_engine.contract import BuildArgs, ExitCode, Target, Toolchain
 from trtllm_engine.failure import Failure
 from trtllm_engine.network.config import DecoderConfig
+from trtllm_engine.network.rank import Rank
 from trtllm_engine.progress import Reporter
 
 DISTRIBUTIONS: Final[Mapping[Toolchain, tuple[str, ...]]] = {
@@ -31,6 +32,7 @@ class BuildJob:
     model: Path
     args: BuildArgs
     target: Target
+    rank: Rank
 
 
 class Builder(Protocol):

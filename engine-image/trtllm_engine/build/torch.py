@@ -1,19 +1,18 @@
-"""The `torch` toolchain: the decoder's weights, converted, in one safetensors file. Runs on any node."""
+"""The `torch` toolchain: a rank's weights, converted, in one safetensors file. Runs on any node."""
 
 from __future__ import annotations
 
 import json
+import math
 from typing import Final
 
 import torch
 
 from trtllm_engine.build.publish import Sink
 from trtllm_engine.build.toolchain import BuildJob
+from trtllm_engine.build.weights import job_parameters, job_weights
 from trtllm_engine.checkpoint.safetensors_header import LENGTH
-from trtllm_engine.checkpoint.weights import load_weights, weight_order
 from trtllm_engine.contract import Step
-from trtllm_engine.network.families import family_of
-from trtllm_engine.network.parameters import parameters
 from trtllm_engine.progress import Reporter
 
 DTYPES: Final = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
@@ -36,24 +35,22 @@ class TorchBuilder:
         with progress.during(Step.WEIGHTS):
             sink.write(header)
             written = tensors = 0
-            for _, tensor in load_weights(job.model, job.config, dtype):
-                written += sink.write(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+            for _, tensor in job_weights(job, dtype):
+                written += sink.write(tensor.view(-1).view(torch.uint8).numpy().data)
                 tensors += 1
                 progress.at(written / total, f"tensor {tensors}")
         return {"tensors": tensors, "weightBytes": written}
 
 
 def _header(job: BuildJob, item_bytes: int) -> tuple[bytes, int]:
-    """The header for the tensors in the order in which `load_weights` yields them, and the size of all of them."""
+    """The header for the tensors in the order in which `job_weights` yields them, and the size of all of them."""
     entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
     position = 0
-    family = family_of(job.config.architecture)
-    shapes = {family.tensor(role, layer): shape for role, layer, shape in parameters(job.config)}
-    for name, _ in weight_order(job.model, job.config):
-        size = item_bytes * torch.Size(shapes[name]).numel()
-        entries[name] = {
+    for parameter in job_parameters(job):
+        size = item_bytes * math.prod(parameter.shape)
+        entries[parameter.name] = {
             "dtype": DTYPES[job.args.dtype],
-            "shape": list(shapes[name]),
+            "shape": list(parameter.shape),
             "data_offsets": [position, position + size],
         }
         position += size

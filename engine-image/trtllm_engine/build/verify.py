@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from trtllm_engine.build.engine_folder import RankRecord, read_engine, read_record
+from trtllm_engine.build.engine_folder import EngineFacts, RankRecord, read_engine, read_record
 from trtllm_engine.build.plan_header import HEADER_BYTES, TARGET_BITS, parse_plan_header
 from trtllm_engine.checkpoint.safetensors_header import read_header
 from trtllm_engine.contract import ExitCode, Toolchain, rank_file
@@ -15,6 +15,10 @@ from trtllm_engine.failure import Failure
 
 CHUNK: Final = 8 << 20
 """Bytes read at once while hashing."""
+
+
+COMMON: Final = ("engine_key", "toolchain", "toolchain_version", "target")
+"""What the record of a rank repeats of `config.json`."""
 
 
 def verify(folder: Path, ranks: Iterable[int]) -> None:
@@ -25,11 +29,16 @@ def verify(folder: Path, ranks: Iterable[int]) -> None:
     facts = read_engine(folder).facts
     for rank in ranks:
         record = verify_rank(folder, rank)
-        for name in ("engine_key", "toolchain", "toolchain_version", "target"):
+        for name in COMMON:
             if getattr(record, name) != getattr(facts, name):
                 raise _corrupt(
                     rank, f"its record says {name} {getattr(record, name)}, but config.json says {getattr(facts, name)}"
                 )
+
+
+def belongs(record: RankRecord, facts: EngineFacts) -> bool:
+    """Whether a rank is of this engine."""
+    return all(getattr(record, name) == getattr(facts, name) for name in COMMON)
 
 
 def verify_rank(folder: Path, rank: int) -> RankRecord:

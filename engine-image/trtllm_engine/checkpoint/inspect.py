@@ -5,24 +5,27 @@ Reads configs and headers only, and does without torch, which takes seconds to l
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from trtllm_engine.checkpoint.folder import CONFIG, TOKENIZER, digest, read_headers, read_json
-from trtllm_engine.checkpoint.safetensors_header import Header, TensorInfo
+from trtllm_engine.checkpoint.safetensors_header import ITEM_BITS, Header, TensorInfo
 from trtllm_engine.contract import ExitCode, ModelFacts
 from trtllm_engine.failure import Failure
 from trtllm_engine.network.config import DecoderConfig
 from trtllm_engine.network.families import family_of, read_config
-from trtllm_engine.network.parameters import parameters
+from trtllm_engine.network.parameters import IN_EXPERTS, parameters
 
 DTYPES: Final[Mapping[str, str]] = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
-def inspect_model(folder: Path, commit: str | None = None) -> ModelFacts:
+def inspect_model(folder: Path, commit: str | None = None, *, weightless: bool = False) -> ModelFacts:
     """The facts of a Hugging Face checkpoint whose every tensor is there with the right shape.
+
+    `weightless`: its weights are not looked at, and counted as config.json makes them.
 
     Raises `Failure`: UNSUPPORTED for another format or architecture, CORRUPT_INPUT for files that contradict
     themselves or each other, MODEL_UNAVAILABLE for missing ones.
@@ -37,9 +40,8 @@ def inspect_model(folder: Path, commit: str | None = None) -> ModelFacts:
             "save the tokenizer beside the model: AutoTokenizer.from_pretrained(...).save_pretrained(folder)",
             field="model",
         )
-    headers = read_headers(folder)
     quantization = _quantization(raw)
-    used = _all_tensors(headers) if quantization else check_tensors(config, headers)
+    used = _imagined(config, raw) if weightless else _stored(config, read_headers(folder), quantization)
     return ModelFacts(
         format="hf",
         architecture=config.architecture,
@@ -55,6 +57,12 @@ def inspect_model(folder: Path, commit: str | None = None) -> ModelFacts:
         vocab_size=config.vocab_size,
         max_position_embeddings=config.max_positions,
         tied_embeddings=config.tied_embeddings,
+        experts=config.experts,
+        experts_per_token=config.experts_per_token,
+        expert_intermediate_size=config.expert_intermediate_size,
+        expert_parameters=sum(math.prod(shape) for role, _, shape in parameters(config) if role in IN_EXPERTS),
+        sliding_window=config.sliding_window,
+        windowed_layers=len(config.windowed_layers),
         parameters=sum(info.elements for info in used),
         weight_bytes=sum(info.bytes for info in used),
         commit=commit,
@@ -90,9 +98,13 @@ def check_tensors(config: DecoderConfig, headers: Mapping[str, Header]) -> list[
             if name in places:
                 raise _corrupt(file, f"tensor {name} is also in {places[name][0]}")
             places[name] = (file, info)
+    needed = {
+        place.tensor: place.shape
+        for role, layer, _ in parameters(config)
+        for place in family.places(config, role, layer)
+    }
     used: list[TensorInfo] = []
-    for role, layer, shape in parameters(config):
-        name = family.tensor(role, layer)
+    for name, shape in needed.items():
         if name not in places:
             raise _corrupt(", ".join(headers), f"tensor {name} of shape {list(shape)} is missing")
         file, info = places[name]
@@ -104,8 +116,19 @@ def check_tensors(config: DecoderConfig, headers: Mapping[str, Header]) -> list[
     return used
 
 
-def _all_tensors(headers: Mapping[str, Header]) -> list[TensorInfo]:
+def _stored(config: DecoderConfig, headers: Mapping[str, Header], quantization: str | None) -> list[TensorInfo]:
+    """The tensors that count; those of a quantised checkpoint are not checked."""
+    if quantization is None:
+        return check_tensors(config, headers)
     return [info for header in headers.values() for info in header.tensors.values()]
+
+
+def _imagined(config: DecoderConfig, raw: Mapping[str, object]) -> list[TensorInfo]:
+    """What the tensors would be, in the type that config.json names."""
+    named = raw.get("dtype", raw.get("torch_dtype"))
+    dtype = {name: spelling for spelling, name in DTYPES.items()}.get(str(named), "F32")
+    sizes = (math.prod(shape) for _, _, shape in parameters(config))
+    return [TensorInfo(dtype, (size,), 0, size * ITEM_BITS[dtype] // 8) for size in sizes]
 
 
 def _stored_dtype(tensors: Iterable[TensorInfo]) -> str:

@@ -7,20 +7,23 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from trtllm_engine.network.collectives import Alone, Collectives
 from trtllm_engine.network.config import DecoderConfig
 from trtllm_engine.network.decoder import decoder
+from trtllm_engine.network.rank import WHOLE, Rank
 from trtllm_engine.network.rope import rope_tables
 from trtllm_engine.network.torch_ops import Cache, TorchOps, plan_rows
 
 
 class TorchDecoder:
-    """A decoder with `max_batch_size` cache slots of `max_seq_len` positions each.
+    """A rank of a decoder, with `max_batch_size` cache slots of `max_seq_len` positions each.
 
-    `weights` are named as in the checkpoint; those of another dtype or device are converted, others are used where
-    they are (memory-mapped ones included). A slot needs no clearing between requests: what is beyond the live length
-    is never read.
+    `weights` are those of the rank, named by `weight_name`; those of another dtype or device are converted, others are
+    used where they are (memory-mapped ones included). A slot needs no clearing between requests: what is beyond the
+    live length is never read.
 
-    Not thread-safe; one caller at a time.
+    Where there are more ranks, every step is made by all of them at once: `forward` on rank 0, `follow` with the same
+    arguments on the others. Not thread-safe; one caller at a time.
     """
 
     def __init__(
@@ -31,18 +34,26 @@ class TorchDecoder:
         device: torch.device | str,
         max_batch_size: int,
         max_seq_len: int,
+        rank: Rank = WHOLE,
+        collectives: Collectives | None = None,
     ) -> None:
         self.config = config
         self.dtype = dtype
         self.device = torch.device(device)
         self.max_batch_size = max_batch_size
         self.max_seq_len = max_seq_len
+        self.rank = rank
+        self._collectives = collectives or Alone()
         self._weights = {name: weight.to(self.device, dtype) for name, weight in weights.items()}
-        cosines, sines = rope_tables(config, max_seq_len)
-        self._cosines, self._sines = cosines.to(self.device, dtype), sines.to(self.device, dtype)
-        shape = (max_batch_size, config.num_kv_heads, max_seq_len, config.head_dim)
-        self.caches: list[Cache] = [(self._empty(shape), self._empty(shape)) for _ in range(config.num_layers)]
-        """(keys, values) of each layer, both [max_batch_size, Nkv, max_seq_len, H], written in place."""
+        layers = rank.layers(config)
+        self._windows = {config.window(layer) for layer in layers}
+        self._tables = {
+            local: tuple(table.to(self.device, dtype) for table in rope_tables(config, max_seq_len, local=local))
+            for local in {config.is_local(layer) for layer in layers}
+        }
+        shape = (max_batch_size, len(rank.kv_heads(config)), max_seq_len, config.head_dim)
+        self.caches: dict[int, Cache] = {layer: (self._empty(shape), self._empty(shape)) for layer in layers}
+        """(keys, values) by layer, both [max_batch_size, Nkv, max_seq_len, H], written in place."""
 
     @torch.inference_mode()
     def forward(
@@ -65,15 +76,58 @@ class TorchDecoder:
 
         All are integer tensors (int32 or int64), on any device.
         """
+        assert self.rank.index == 0, "the other ranks follow"
+        logits = self._step(input_ids, position_ids, write_indices, last_token_ids, slots)
+        if not self.rank.is_last_stage:
+            shape = (input_ids.shape[0], 1, self.config.vocab_size)
+            logits = self._collectives.receive(shape, torch.float32, source=self._answering)
+        return logits.squeeze(1)
+
+    @torch.inference_mode()
+    def follow(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        write_indices: Tensor,
+        last_token_ids: Tensor,
+        slots: Tensor | None = None,
+    ) -> None:
+        """Take this rank's part in the step that rank 0 makes with the same arguments."""
+        logits = self._step(input_ids, position_ids, write_indices, last_token_ids, slots)
+        if self.rank.index == self._answering:
+            self._collectives.send(logits, to=0)
+
+    @property
+    def _answering(self) -> int:
+        """The rank that gives the logits to rank 0: the first of the last stage."""
+        return self.rank.mapping.world_size - self.rank.tp_size
+
+    def _step(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        write_indices: Tensor,
+        last_token_ids: Tensor,
+        slots: Tensor | None,
+    ) -> Tensor:
+        """Logits [B, 1, V] on the last stage; the hidden states, given to the next stage already, on the others."""
         batch, tokens = input_ids.shape
         chosen = list(range(batch)) if slots is None else slots.tolist()
-        rows = plan_rows(chosen, write_indices.tolist(), tokens, self.max_seq_len, self.device)
+        rows = plan_rows(chosen, write_indices.tolist(), tokens, self.max_seq_len, self._windows, self.device)
         positions = position_ids.to(self.device, torch.long).clamp(max=self.max_seq_len - 1)
-        ops = TorchOps(
-            self._weights, self.caches, self._cosines[positions].unsqueeze(1), self._sines[positions].unsqueeze(1), rows
-        )
-        picked = last_token_ids.to(self.device, torch.long)
-        return decoder(ops, self.config, input_ids.to(self.device, torch.long), picked).squeeze(1)
+        angles = {
+            local: (cosines[positions].unsqueeze(1), sines[positions].unsqueeze(1))
+            for local, (cosines, sines) in self._tables.items()
+        }
+        ops = TorchOps(self._weights, self.caches, angles, rows, self._collectives)
+        if self.rank.is_first_stage:
+            x = input_ids.to(self.device, torch.long)
+        else:
+            x = self._collectives.receive((batch, tokens, self.config.hidden_size), self.dtype, self.rank.previous)
+        result = decoder(ops, self.config, self.rank, x, lambda: last_token_ids.to(self.device, torch.long))
+        if not self.rank.is_last_stage:
+            self._collectives.send(result, self.rank.next)
+        return result
 
     def _empty(self, shape: tuple[int, ...]) -> Tensor:
         return torch.zeros(shape, dtype=self.dtype, device=self.device)

@@ -1,4 +1,4 @@
-"""Server-sent events from a generation, and noticing that the client left."""
+"""Server-sent events from a reply, and noticing that the client left."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from trtllm_engine.serve.engine import Generation
+from trtllm_engine.serve.generation import Reply
 
 
 @contextlib.asynccontextmanager
-async def cancelled_on_disconnect(receive: Receive, generation: Generation) -> AsyncIterator[None]:
-    """Cancel the generation as soon as the client disconnects, and in any case at the end of the block.
+async def cancelled_on_disconnect(receive: Receive, reply: Reply) -> AsyncIterator[None]:
+    """Cancel the reply as soon as the client disconnects, and in any case at the end of the block.
 
     The request's body must have been read: what `receive` then brings is the disconnect.
     """
@@ -22,29 +22,29 @@ async def cancelled_on_disconnect(receive: Receive, generation: Generation) -> A
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        generation.cancel()
+        reply.cancel()
 
     watcher = asyncio.create_task(watch())
     try:
         yield
     finally:
         watcher.cancel()
-        generation.cancel()
+        reply.cancel()
 
 
 class EventStream(Response):
-    """Sends each event as it comes. The generation is cancelled when the client leaves, even before the first event."""
+    """Sends each event as it comes. The reply is cancelled when the client leaves, even before the first event."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[str], generation: Generation) -> None:
+    def __init__(self, events: AsyncIterator[str], reply: Reply) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._events = events
-        self._generation = generation
+        self._reply = reply
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with cancelled_on_disconnect(receive, self._generation):
+        async with cancelled_on_disconnect(receive, self._reply):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             async for event in self._events:
                 body = f"data: {event}\n\n".encode()

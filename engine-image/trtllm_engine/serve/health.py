@@ -9,6 +9,8 @@ from dataclasses import dataclass
 class Phase(enum.StrEnum):
     LOADING = "loading"
     READY = "ready"
+    FOLLOWING = "following"
+    """Ready as the part of a group whose first pod answers."""
     DRAINING = "draining"
     FAILED = "failed"
 
@@ -24,7 +26,7 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        return self.phase is Phase.READY
+        return self.phase in (Phase.READY, Phase.FOLLOWING)
 
     @property
     def accepts(self) -> bool:
@@ -46,3 +48,5 @@ class Health:
                 return self.detail
             case Phase.READY:
                 return "ready"
+            case Phase.FOLLOWING:
+                return "following: the first pod of the group answers"

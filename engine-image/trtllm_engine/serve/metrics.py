@@ -81,7 +81,7 @@ class Metrics:
         self.waiting = waiting
         self.prompt_tokens = Counter()
         self.generation_tokens = Counter()
-        self.finished = Counter("finished_reason", ("stop", "length", "abort", "error"))
+        self.finished = Counter("finished_reason", ("stop", "length", "abort", "timeout", "error"))
         self.refused = Counter("reason", ("queue_full", "not_ready", "invalid"))
         self.time_to_first_token = Histogram(TTFT_BUCKETS)
         self.inter_token = Histogram(INTER_TOKEN_BUCKETS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from pydantic import (
@@ -17,9 +18,11 @@ from pydantic import (
     model_validator,
 )
 
-from trtllm_engine.serve.engine import FinishReason, SamplingParams
+from trtllm_engine.serve.generation import FinishReason, SamplingParams
+from trtllm_engine.serve.shaping import Penalties
 
 MAX_STOPS: Final = 4
+MAX_ANSWERS: Final = 128
 DEFAULT_COMPLETION_TOKENS: Final = 16
 """OpenAI's default for /v1/completions; a chat answer may use what the context leaves."""
 
@@ -47,12 +50,18 @@ class ApiError(Exception):
         param: str | None = None,
         code: str | None = None,
         retry_after: int | None = None,
+        retry: bool = True,
     ) -> None:
-        """`kind` is the shape's `type`; `retry_after` seconds become the header of that name."""
+        """`kind` is the shape's `type`; `retry_after` seconds become the header of that name.
+
+        `retry` false tells the official clients not to try again, which they do after most statuses from 500 on.
+        """
         super().__init__(message)
         self.status = status
         self.body = ErrorBody(error=ErrorDetail(message=message, type=kind, param=param, code=code))
         self.headers = {} if retry_after is None else {"retry-after": str(retry_after)}
+        if not retry:
+            self.headers["x-should-retry"] = "false"
 
 
 def _only(*neutral: JsonValue) -> AfterValidator:
@@ -77,6 +86,17 @@ def _encodable(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_encodable)]
+
+
+def _refused(reason: str) -> BeforeValidator:
+    """A field that other servers have, and why this one has not."""
+
+    def check(value: JsonValue) -> JsonValue:
+        if value is not None:
+            raise ValueError(reason)
+        return value
+
+    return BeforeValidator(check)
 
 
 def _listed(value: JsonValue) -> JsonValue:
@@ -110,10 +130,17 @@ class _Request(BaseModel):
     user: str | None = None
     """Accepted as it changes no answer; not logged."""
 
-    n: Annotated[int | None, _only(1)] = None
-    frequency_penalty: Annotated[float | None, _only(0)] = None
-    presence_penalty: Annotated[float | None, _only(0)] = None
-    logit_bias: Annotated[dict[str, float] | None, _only({})] = None
+    n: Annotated[int, Field(ge=1, le=MAX_ANSWERS)] | None = None
+    """Answers to each prompt."""
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2, allow_inf_nan=False)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2, allow_inf_nan=False)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] | None = None
+    """Not OpenAI's, but widespread: 1 changes nothing, more makes what was there before less likely."""
+    logit_bias: dict[int, Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]] | None = None
+    """By token id."""
+    lora_request: Annotated[
+        JsonValue, _refused("LoRA adapters are not served; merge the adapter into the checkpoint, and deploy that")
+    ] = None
 
     @model_validator(mode="after")
     def _stream_options_need_stream(self) -> _Request:
@@ -125,25 +152,41 @@ class _Request(BaseModel):
     def include_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
 
-    def sampling(self, *, wanted: int | None, room: int) -> SamplingParams:
-        """`wanted` tokens, or as many as the context leaves (`room`), whichever is less."""
+    def sampling(self, *, wanted: int | None, default: int | None, room: int, logprobs: int | None) -> SamplingParams:
+        """`wanted` tokens, else the default, else what the context leaves (`room`). Raises `ApiError` beyond it."""
+        if wanted is not None and wanted > room:
+            raise ApiError(
+                400,
+                f"max_tokens: {wanted}, but the prompt leaves {room} tokens of this engine's context; ask for at most "
+                f"{room}, leave it out, or raise buildConfig.maxSeqLen of the deployment",
+                param="max_tokens",
+                code="context_length_exceeded",
+            )
         return SamplingParams(
-            max_tokens=room if wanted is None else min(wanted, room),
+            max_tokens=wanted or min(room, default or room),
             temperature=1.0 if self.temperature is None else self.temperature,
             top_p=1.0 if self.top_p is None else self.top_p,
             seed=self.seed,
             stop=tuple(self.stop or ()),
+            penalties=Penalties(
+                frequency=self.frequency_penalty or 0.0,
+                presence=self.presence_penalty or 0.0,
+                repetition=self.repetition_penalty or 1.0,
+            ),
+            bias=tuple((self.logit_bias or {}).items()),
+            logprobs=logprobs,
         )
 
 
 class CompletionRequest(_Request):
-    """Body of POST /v1/completions. `prompt` is a text, a list with one text, or a list of token ids."""
+    """Body of POST /v1/completions. `prompt` is a text or a list of token ids, or a list of either."""
 
-    prompt: Text | list[int] | Annotated[list[Text], Field(min_length=1, max_length=1)]
+    prompt: Text | list[int] | Annotated[list[Text] | list[list[int]], Field(min_length=1, max_length=MAX_ANSWERS)]
+    logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
+    """With each token its log probability, and those of so many most likely ones."""
 
     best_of: Annotated[int | None, _only(1)] = None
     echo: Annotated[bool | None, _only(False)] = None
-    logprobs: Annotated[int | None, _only()] = None
     suffix: Annotated[str | None, _only("")] = None
 
 
@@ -220,8 +263,29 @@ class Tool(BaseModel):
     function: FunctionDefinition
 
 
-class ResponseFormat(BaseModel):
-    type: Annotated[str, _only("text")]
+class PlainText(BaseModel):
+    type: Literal["text"]
+
+
+class AnyJson(BaseModel):
+    """An object, whatever is in it."""
+
+    type: Literal["json_object"]
+
+
+class NamedSchema(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    description: str | None = None
+    schema_: Annotated[dict[str, JsonValue], Field(alias="schema")]
+    strict: bool | None = None
+    """True: the answer has nothing that the schema does not name."""
+
+
+class JsonSchema(BaseModel):
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
 
 
 class ChatCompletionRequest(_Request):
@@ -231,13 +295,25 @@ class ChatCompletionRequest(_Request):
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     tools: list[Tool] | None = None
     tool_choice: Annotated[JsonValue, _only("auto", "none")] = None
+    chat_template_kwargs: dict[str, JsonValue] | None = None
+    """Not OpenAI's, but widespread: variables of the model's chat template, such as `enable_thinking`."""
 
-    logprobs: Annotated[bool | None, _only(False)] = None
-    top_logprobs: Annotated[int | None, _only(0)] = None
-    response_format: ResponseFormat | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    response_format: Annotated[PlainText | AnyJson | JsonSchema, Field(discriminator="type")] | None = None
     parallel_tool_calls: bool | None = None
     store: Annotated[bool | None, _only(False)] = None
     metadata: dict[str, str] | None = None
+
+    @model_validator(mode="after")
+    def _top_logprobs_need_logprobs(self) -> ChatCompletionRequest:
+        if self.top_logprobs is not None and not self.logprobs:
+            raise ValueError("top_logprobs: only allowed together with logprobs: true")
+        return self
+
+    def wanted_logprobs(self) -> int | None:
+        """How many most likely tokens to report with each; None: no probabilities at all."""
+        return (self.top_logprobs or 0) if self.logprobs else None
 
     def template_tools(self) -> list[dict[str, JsonValue]] | None:
         if not self.tools or self.tool_choice == "none":
@@ -275,10 +351,36 @@ class Response(BaseModel):
     usage: Usage | None = None
 
 
+class CompletionLogprobs(BaseModel):
+    """Lists of equal length, one item per token; an end-of-sequence token is not among them."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]]
+    text_offset: list[int]
+    """Where in the shown text each token came."""
+
+
+class ScoredToken(BaseModel):
+    token: str
+    logprob: float
+    bytes: list[int]
+    """Of UTF-8: a token may hold part of a character."""
+
+
+class ChosenToken(ScoredToken):
+    top_logprobs: Sequence[ScoredToken]
+
+
+class ChatLogprobs(BaseModel):
+    content: list[ChosenToken]
+    refusal: None = None
+
+
 class CompletionChoice(BaseModel):
     index: int = 0
     text: str
-    logprobs: None = None
+    logprobs: CompletionLogprobs | None = None
     finish_reason: FinishReason | None = None
 
 
@@ -297,8 +399,8 @@ class AssistantMessage(BaseModel):
 class ChatChoice(BaseModel):
     index: int = 0
     message: AssistantMessage
-    logprobs: None = None
-    finish_reason: FinishReason
+    logprobs: ChatLogprobs | None = None
+    finish_reason: FinishReason | None
 
 
 class ChatCompletion(Response):
@@ -320,7 +422,7 @@ class ChatDelta(BaseModel):
 class ChatChunkChoice(BaseModel):
     index: int = 0
     delta: ChatDelta
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     finish_reason: FinishReason | None = None
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 
 class QueueFull(Exception):
-    """No slot is free and the waiting queue is at its bound."""
+    """There are not as many free slots and places in the waiting queue."""
 
 
 @dataclass(slots=True, eq=False)
@@ -75,11 +75,11 @@ class Scheduler:
         self.running: list[Sequence] = []
         """In order of admission."""
 
-    def add(self, sequence: Sequence) -> None:
-        """Queue a sequence. Raises `QueueFull`."""
-        if len(self.waiting) >= self._max_waiting + len(self._free):
+    def add(self, *sequences: Sequence) -> None:
+        """Queue sequences, all or none. Raises `QueueFull`."""
+        if len(self.waiting) + len(sequences) > self._max_waiting + len(self._free):
             raise QueueFull
-        self.waiting.append(sequence)
+        self.waiting.extend(sequences)
 
     def remove(self, sequence: Sequence) -> None:
         """End a sequence wherever it is; its slot is free for the next step. Ending it twice changes nothing."""

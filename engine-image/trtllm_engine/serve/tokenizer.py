@@ -18,8 +18,20 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> list[int]:
         """Tokens of a plain prompt, with the special tokens that the model expects around it."""
 
-    def encode_chat(self, messages: Sequence[JsonObject], tools: Sequence[JsonObject] | None) -> list[int]:
-        """Tokens of a conversation, ready for the assistant's turn. Raises `ChatTemplateError`."""
+    def encode_chat(
+        self, messages: Sequence[JsonObject], tools: Sequence[JsonObject] | None, settings: JsonObject
+    ) -> list[int]:
+        """Tokens of a conversation, ready for the assistant's turn; `settings` are variables of the template's own.
+
+        Raises `ChatTemplateError`.
+        """
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text without special tokens; bytes that are no UTF-8 become U+FFFD."""
+
+    def token_bytes(self, token: int) -> bytes:
+        """What one token stands for, a special one for its name; empty for ids that the tokenizer does not know."""
+
+    @property
+    def special_tokens(self) -> frozenset[int]:
+        """Those that `decode` leaves out."""

@@ -29,15 +29,24 @@ class TorchRuntime:
         self.vocab_size = decoder.config.vocab_size
 
     def forward(self, rows: Sequence[Row]) -> torch.Tensor:
-        width = max(len(row.tokens) for row in rows)
-        positions = torch.tensor([row.position for row in rows])
-        return self._decoder.forward(
-            input_ids=torch.tensor([[*row.tokens, *[PADDING] * (width - len(row.tokens))] for row in rows]),
-            position_ids=positions.unsqueeze(1) + torch.arange(width),
-            write_indices=positions,
-            last_token_ids=torch.tensor([len(row.tokens) - 1 for row in rows]),
-            slots=torch.tensor([row.slot for row in rows]),
-        )
+        return self._decoder.forward(**_tensors(rows))
+
+    def follow(self, rows: Sequence[Row]) -> None:
+        """Another rank's part of the step that rank 0 makes with the same rows."""
+        self._decoder.follow(**_tensors(rows))
+
+
+def _tensors(rows: Sequence[Row]) -> dict[str, torch.Tensor]:
+    """The decoder's arguments."""
+    width = max(len(row.tokens) for row in rows)
+    positions = torch.tensor([row.position for row in rows])
+    return {
+        "input_ids": torch.tensor([[*row.tokens, *[PADDING] * (width - len(row.tokens))] for row in rows]),
+        "position_ids": positions.unsqueeze(1) + torch.arange(width),
+        "write_indices": positions,
+        "last_token_ids": torch.tensor([len(row.tokens) - 1 for row in rows]),
+        "slots": torch.tensor([row.slot for row in rows]),
+    }
 
 
 def choose_device(asked: str) -> str:

@@ -15,8 +15,8 @@ FP8_SINCE: Final = (8, 9)
 """Compute capability from which GPUs multiply in FP8."""
 FP4_SINCE: Final = (10, 0)
 """Compute capability from which GPUs multiply in FP4."""
-MAX_RANKS: Final = 1
-"""Ranks of a model that this version builds and serves."""
+MAX_RANKS: Final = 64
+"""Ranks of one replica: a mapping beyond it is a slip, not a plan."""
 
 
 class Route(enum.StrEnum):

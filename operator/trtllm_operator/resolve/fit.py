@@ -28,7 +28,7 @@ KNOWN_GPUS: Final[Values[str, int]] = {
     "B200": 192,
 }
 """GB of memory, from NVIDIA's data sheets: for the hint how many of which GPU would do."""
-MOST_HINTED: Final = 64
+MOST_HINTED: Final = MAX_RANKS
 """Ranks in a hint."""
 LONGEST_HINT: Final = 16777216
 WIDEST_HINT: Final = 65536
@@ -117,7 +117,6 @@ def _remedies(case: Case, asked: Load, gpu: Gpu) -> list[str]:
         if (mapping := _layout(case, asked, kind)) is not None:
             degrees = (("tensorParallelSize", mapping.tp), ("pipelineParallelSize", mapping.pp))
             said = ", ".join(f"{name} {size}" for name, size in degrees if size > 1)
-            said += "; more than one rank comes in a later version" if mapping.world_size > MAX_RANKS else ""
             remedies.append(f"{mapping.world_size} x {kind.product} would do" + (f" ({said})" if said else ""))
             if kind is not gpu:
                 break

@@ -14,13 +14,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from tests.models import TINY_FAMILIES, tiny_llama
 from tests.unit.engine.conftest import Workspace
 from trtllm_engine.build import publish
 from trtllm_engine.build.engine_folder import read_engine, read_record
 from trtllm_engine.build.plan_header import parse_plan_header
 from trtllm_engine.build.verify import verify
+from trtllm_engine.checkpoint.weights import load_weights
 from trtllm_engine.contract import (
+    DUMMY,
     RESULT_LIMIT,
     BuildRequest,
     ExitCode,
@@ -35,6 +40,8 @@ from trtllm_engine.contract import (
 )
 from trtllm_engine.failure import Failure
 from trtllm_engine.fetch import FetchRecord
+from trtllm_engine.network.parameters import rank_parameters
+from trtllm_engine.network.rank import Rank
 
 ENGINE, RECORD = rank_file(0), rank_record(0)
 
@@ -90,6 +97,78 @@ def test_a_plan_is_for_the_target_holds_the_weights_and_has_two_profiles(workspa
     assert record.plan["inputs"] == 5 + 2 * 2 and record.plan["outputs"] == 1 + 2 * 2
     assert len(plan) > record.plan["weightBytes"]
     assert plan.count(b"kvcache_update(past_key_0") > 0
+
+
+PLANS: dict[str, tuple[str, Mapping, tuple[int, ...]]] = {
+    "float16": ("float16", Mapping(), (0,)),
+    "bfloat16, two stages of two": ("bfloat16", Mapping(tp=2, pp=2), (0, 3)),
+}
+"""Tensor ranks of one stage differ in weights only, so one of each stage is enough."""
+
+
+@pytest.mark.parametrize("family", TINY_FAMILIES)
+@pytest.mark.parametrize("plan", PLANS)
+def test_plans_build_for_every_family(family: str, plan: str, tmp_path: Path) -> None:
+    dtype, mapping, ranks = PLANS[plan]
+    workspace = Workspace(tmp_path)
+    tiny_llama(workspace.model, vocab_size=320, **TINY_FAMILIES[family])
+    request = workspace.request(Toolchain.TENSORRT_RTX, dtype=dtype, mapping=mapping)
+    for rank in ranks:
+        assert workspace.build(request, rank).ok
+        built = (workspace.engine / rank_file(rank)).read_bytes()
+        first, last = rank == 0, rank == mapping.world_size - 1
+        assert (b"hidden_in" in built, b"hidden_out" in built) == (not first, not last)
+        assert (b"world_size = 2" in built, b"comm_allreduce" in built) == (mapping.tp == 2,) * 2
+        assert (b"comm_allgather" in built) == (mapping.tp == 2 and last)
+    verify(workspace.engine, ranks)
+
+
+def test_ranks_are_published_side_by_side_and_in_any_order(workspace: Workspace) -> None:
+    """Their weights, put together, are one rank's."""
+    mapping = Mapping(tp=2, pp=2)
+    request = workspace.request(mapping=mapping)
+    results = [workspace.build(request, rank) for rank in (3, 1, 0, 2)]
+    assert all(result.ok for result in results)
+    verify(workspace.engine, range(4))
+    assert names(workspace.engine) >= {name for rank in range(4) for name in (rank_file(rank), rank_record(rank))}
+    config = read_engine(workspace.engine).config
+    whole = dict(load_weights(workspace.model, config, torch.float32))
+    for index in range(4):
+        tensors = load_file(workspace.engine / rank_file(index))
+        parameters = list(rank_parameters(config, Rank(mapping=mapping, index=index)))
+        assert {parameter.name for parameter in parameters} == set(tensors)
+        for parameter in parameters:
+            part = tuple(slice(positions.start, positions.stop) for positions in parameter.part)
+            assert torch.equal(tensors[parameter.name], whole[parameter.name][part])
+
+
+def test_a_rank_is_found_before_rank_0_has_published_what_is_common(workspace: Workspace) -> None:
+    request = workspace.request(mapping=Mapping(tp=2))
+    first = workspace.build(request, 1)
+    before = (workspace.engine / rank_file(1)).stat()
+    assert "config.json" not in names(workspace.engine)
+    assert workspace.build(request, 1) == first
+    assert (workspace.engine / rank_file(1)).stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_the_rank_is_the_index_of_the_job(workspace: Workspace) -> None:
+    code, result, output = run_cli(workspace, workspace.request(mapping=Mapping(pp=2)), JOB_COMPLETION_INDEX="1")
+    assert (code, result.ok) == (0, True)
+    assert {"rank0001.engine", "rank0001.json", "rank0001.result.json"} <= names(workspace.engine)
+    assert all(json.loads(line)["rank"] == 1 for line in output.splitlines() if line.startswith("{"))
+
+
+@pytest.mark.parametrize("toolchain", [Toolchain.TORCH, Toolchain.TENSORRT_RTX])
+def test_random_weights_need_no_checkpoint(toolchain: Toolchain, workspace: Workspace) -> None:
+    """Ranks agree about what both hold, and differ in what is their own."""
+    (workspace.model / "model.safetensors").unlink()
+    request = workspace.request(toolchain, load_format=DUMMY, mapping=Mapping(tp=2))
+    assert all(workspace.build(request, rank).ok for rank in (0, 1))
+    verify(workspace.engine, [0, 1])
+    if toolchain is Toolchain.TORCH:
+        first, second = (load_file(workspace.engine / rank_file(rank)) for rank in (0, 1))
+        assert torch.equal(first["lm_head"], second["lm_head"])  # a vocabulary that two ranks cannot split
+        assert not torch.equal(first["layers.0.gate"], second["layers.0.gate"])
 
 
 def cut(path: Path) -> None:
@@ -179,6 +258,13 @@ REFUSED: dict[str, tuple[Toolchain, dict[str, object], ExitCode, str, str]] = {
         "engines/key1",
     ),
     "a key that is a path": (Toolchain.TORCH, {"engine_key": "../x"}, ExitCode.BAD_REQUEST, "engineKey", "'../x'"),
+    "an unknown way to load": (
+        Toolchain.TORCH,
+        {"load_format": "fast"},
+        ExitCode.BAD_REQUEST,
+        "args.loadFormat",
+        "is not 'dummy'",
+    ),
     "an unknown dtype": (Toolchain.TORCH, {"dtype": "int8"}, ExitCode.BAD_REQUEST, "args.dtype", "float16"),
     "more input than sequence": (Toolchain.TORCH, {"max_input_len": 64}, ExitCode.BAD_REQUEST, "args.maxSeqLen", "64"),
     "more positions than the model has": (
@@ -188,7 +274,48 @@ REFUSED: dict[str, tuple[Toolchain, dict[str, object], ExitCode, str, str]] = {
         "args.maxSeqLen",
         "128",
     ),
-    "more than one rank": (Toolchain.TORCH, {"mapping": Mapping(tp=2)}, ExitCode.UNSUPPORTED, "mapping", "2"),
+    "heads that do not divide": (
+        Toolchain.TORCH,
+        {"mapping": Mapping(tp=3)},
+        ExitCode.UNSUPPORTED,
+        "mapping",
+        "2 key/value heads neither divide by tp 3",
+    ),
+    "an MLP that does not divide": (
+        Toolchain.TORCH,
+        {"mapping": Mapping(tp=32)},
+        ExitCode.UNSUPPORTED,
+        "mapping",
+        "attention heads: 4 does not divide by 32; it divides by 1, 2, 4",
+    ),
+    "more stages than layers": (
+        Toolchain.TORCH,
+        {"mapping": Mapping(pp=3)},
+        ExitCode.UNSUPPORTED,
+        "mapping",
+        "2 layers do not make 3",
+    ),
+    "context parallelism": (
+        Toolchain.TORCH,
+        {"mapping": Mapping(cp=2)},
+        ExitCode.UNSUPPORTED,
+        "mapping",
+        "use tp or pp",
+    ),
+    "expert sizes that are not tp": (
+        Toolchain.TORCH,
+        {"mapping": Mapping(tp=2, moe_tp=2, moe_ep=2)},
+        ExitCode.UNSUPPORTED,
+        "mapping",
+        "2 * 2 must make tp 2",
+    ),
+    "tensor parallelism where TensorRT has none": (
+        Toolchain.TENSORRT_RTX,
+        {"target": Target(compute_capability="7.5"), "mapping": Mapping(tp=2)},
+        ExitCode.UNSUPPORTED,
+        "mapping",
+        "use pipeline parallelism",
+    ),
     "a GPU that RTX does not know": (
         Toolchain.TENSORRT_RTX,
         {"target": Target(compute_capability="9.0")},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import json
 import struct
 import subprocess
@@ -11,13 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
-from tests.models import tiny_llama
-from trtllm_engine.checkpoint.folder import digest, locate, model_files
+from tests.models import TINY_FAMILIES, tiny_llama
+from trtllm_engine.checkpoint.folder import digest, locate, model_files, read_json
 from trtllm_engine.checkpoint.inspect import inspect_model
-from trtllm_engine.contract import ExitCode, ModelSource
+from trtllm_engine.checkpoint.safetensors_header import read_header
+from trtllm_engine.checkpoint.scratch import mapped_empty
+from trtllm_engine.checkpoint.weights import load_weights
+from trtllm_engine.contract import ExitCode, Mapping, ModelSource
 from trtllm_engine.failure import Failure
 from trtllm_engine.mounts import Mounts
+from trtllm_engine.network.families import read_config
+from trtllm_engine.network.parameters import rank_parameters
+from trtllm_engine.network.rank import Rank
 
 WEIGHTS = "model.safetensors"
 QUERY = "model.layers.1.self_attn.q_proj.weight"
@@ -75,6 +85,93 @@ def test_the_facts_of_a_checkpoint(model: Path) -> None:
     attention, mlp = 64 * 64 * 2 + 64 * 32 * 2, 64 * 112 * 3
     assert facts.parameters == 2 * facts.vocab_size * 64 + 2 * (attention + mlp + 2 * 64) + 64
     assert facts.weight_bytes == 2 * facts.parameters
+
+
+def test_the_facts_of_a_mixture_and_of_windows(tmp_path: Path) -> None:
+    mixture = inspect_model(tiny_llama(tmp_path / "a", **TINY_FAMILIES["qwen3_moe"]))
+    assert (mixture.experts, mixture.experts_per_token, mixture.expert_intermediate_size) == (4, 2, 32)
+    assert mixture.expert_parameters == 1 * 4 * 3 * 64 * 32
+    assert (mixture.sliding_window, mixture.windowed_layers) == (None, 0)
+    windowed = inspect_model(tiny_llama(tmp_path / "b", **TINY_FAMILIES["gemma3"]))
+    assert (windowed.sliding_window, windowed.windowed_layers) == (5, 1)
+    assert (windowed.experts, windowed.expert_parameters) == (0, 0)
+
+
+@pytest.mark.parametrize("family", TINY_FAMILIES)
+def test_all_tensors_of_every_family_are_counted_and_checked(family: str, tmp_path: Path) -> None:
+    folder = tiny_llama(tmp_path, **TINY_FAMILIES[family])
+    header = read_header(folder / WEIGHTS)
+    assert inspect_model(folder).parameters == sum(info.elements for info in header.tensors.values())
+
+
+def test_shared_tensors_are_checked_as_a_whole(tmp_path: Path) -> None:
+    folder = tiny_llama(tmp_path, **TINY_FAMILIES["phi3"])
+    edit_config(folder, intermediate_size=100)
+    with pytest.raises(
+        Failure, match=r"gate_up_proj.weight has shape \[224, 64\], but config.json makes it \[200, 64\]"
+    ):
+        inspect_model(folder)
+
+
+@pytest.mark.parametrize("family", ["llama", "phi3", "mixtral"])
+def test_ranks_read_their_slices_whichever_file_holds_them(family: str, tmp_path: Path) -> None:
+    folder = tiny_llama(tmp_path, vocab_size=320, **TINY_FAMILIES[family])
+    config = read_config(read_json(folder / "config.json"))
+    whole = dict(load_weights(folder, config, torch.float32))
+    split_in_shards(folder)
+    mapping = Mapping(tp=2, pp=2)
+    seen: dict[str, Tensor] = {name: torch.zeros_like(tensor) for name, tensor in whole.items()}
+    for rank in (Rank(mapping=mapping, index=index) for index in range(4)):
+        parts = {parameter.name: parameter for parameter in rank_parameters(config, rank)}
+        for name, tensor in load_weights(folder, config, torch.float32, rank):
+            assert tuple(tensor.shape) == parts[name].shape
+            seen[name][tuple(slice(r.start, r.stop) for r in parts[name].part)] = tensor
+    assert all(torch.equal(seen[name], tensor) for name, tensor in whole.items())
+
+
+def mappings() -> list[tuple[range, str]]:
+    """(addresses, file) of everything that is mapped."""
+    lines = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines()]
+    return [(range(*(int(end, 16) for end in fields[0].split("-"))), fields[5]) for fields in lines if len(fields) == 6]
+
+
+def test_what_lies_together_stays_in_the_mapped_file(model: Path) -> None:
+    """Whole tensors and a rank's rows are not copied; its columns are."""
+    config = read_config(read_json(model / "config.json"))
+    rank = Rank(mapping=Mapping(tp=2), index=1)
+    weights = dict(load_weights(model, config, torch.bfloat16, rank))
+    ours = [addresses for addresses, file in mappings() if file == str(model / WEIGHTS)]
+    mapped = {name for name, tensor in weights.items() if any(tensor.data_ptr() in addresses for addresses in ours)}
+    columns = {name for name in weights if name.endswith((".output", ".down"))}
+    assert mapped == set(weights) - columns
+    assert all(tensor.is_contiguous() for tensor in weights.values())
+
+
+def test_copies_are_in_files_whose_pages_can_be_written_out() -> None:
+    before = {file for _, file in mappings()}
+    tensor = mapped_empty((1024, 1024), torch.float16).fill_(3)
+    assert any(tensor.data_ptr() in addresses for addresses, file in mappings() if file not in before)
+    assert tensor[7, 7] == 3
+    del tensor
+    assert {file for _, file in mappings()} <= before
+
+
+def test_copies_that_do_not_fit_are_told_before_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, start: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("trtllm_engine.checkpoint.scratch.os.posix_fallocate", full)
+    with pytest.raises(Failure, match="is full") as caught:
+        mapped_empty((1024, 1024), torch.float16)
+    assert caught.value.code is ExitCode.NO_SPACE
+
+
+def test_facts_without_weights_are_those_of_the_checkpoint(model: Path) -> None:
+    facts = inspect_model(model)
+    (model / WEIGHTS).unlink()
+    imagined = inspect_model(model, weightless=True)
+    assert imagined.digest != facts.digest
+    assert dataclasses.replace(imagined, digest=facts.digest) == facts
 
 
 def test_tied_embeddings_count_once(tmp_path: Path) -> None:
@@ -211,17 +308,25 @@ def test_an_index_that_names_the_wrong_shard_is_corrupt(model: Path) -> None:
 UNSUPPORTED: dict[str, tuple[dict[str, object], str]] = {
     "an unknown architecture": (
         {"architectures": ["MambaForCausalLM"]},
-        "known are LlamaForCausalLM, MistralForCausalLM",
+        "known are Gemma2ForCausalLM, Gemma3ForCausalLM, LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, "
+        "Phi3ForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM",
     ),
-    "another activation": ({"hidden_act": "gelu"}, "implemented is silu"),
+    "another activation": ({"hidden_act": "relu2"}, "implemented are silu, gelu_pytorch_tanh"),
     "an unknown rope scaling": (
-        {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}},
-        "implemented are default, linear, llama3",
+        {"rope_parameters": {"rope_type": "axial", "rope_theta": 1e4, "factor": 4.0}},
+        "implemented are default, linear, dynamic, llama3, yarn, longrope",
     ),
-    "a sliding window": ({"architectures": ["MistralForCausalLM"], "sliding_window": 64}, "only full attention"),
-    "a sliding window that is not said": (
-        {"architectures": ["MistralForCausalLM"], "max_position_embeddings": 32768},
-        "sliding_window 4096 is not implemented",
+    "an unknown kind of layer": (
+        {
+            "architectures": ["Qwen3ForCausalLM"],
+            "use_sliding_window": True,
+            "layer_types": ["linear_attention", "full_attention"],
+        },
+        "implemented are sliding_attention, full_attention",
+    ),
+    "attention in both directions": (
+        {"architectures": ["Gemma3ForCausalLM"], "use_bidirectional_attention": True},
+        "only causal attention is",
     ),
 }
 

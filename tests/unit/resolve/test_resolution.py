@@ -65,7 +65,6 @@ def test_all_problems_come_together() -> None:
     assert [problem.path for problem in caught.value.problems] == [
         "spec.trustRemoteCode",
         "spec.tensorParallelSize",
-        "spec.tensorParallelSize",
         "spec.engine.toolchain",
     ]
     assert caught.value.reason is Reason.INVALID_SPEC

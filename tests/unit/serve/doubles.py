@@ -17,12 +17,14 @@ END = 0
 PROMPT_END = 1
 """What it puts behind every prompt, as real ones put a special token before it."""
 
-Script = Callable[[list[int]], int]
-"""From all tokens of a sequence to the next one."""
+Script = Callable[[list[int]], int | torch.Tensor]
+"""From all tokens of a sequence to the next one, or to its logits."""
 
 
 class DoubleTokenizer:
     """Tokens are the bytes of UTF-8; the chat template is `role: content` per line."""
+
+    special_tokens = frozenset({END, PROMPT_END})
 
     def __init__(self, chat_template: bool = True) -> None:
         self._chat_template = chat_template
@@ -30,21 +32,28 @@ class DoubleTokenizer:
     def encode(self, text: str) -> list[int]:
         return [*text.encode(), PROMPT_END]
 
-    def encode_chat(self, messages: Sequence[JsonObject], tools: Sequence[JsonObject] | None) -> list[int]:
+    def encode_chat(
+        self, messages: Sequence[JsonObject], tools: Sequence[JsonObject] | None, settings: JsonObject
+    ) -> list[int]:
         if not self._chat_template:
             raise ChatTemplateError("this model has no chat template")
-        lines = [f"tools: {len(tools)}"] if tools else []
+        lines = [f"{name}: {value}" for name, value in settings.items()]
+        lines += [f"tools: {len(tools)}"] if tools else []
         lines += [f"{message['role']}: {message['content']}" for message in messages]
         return self.encode("\n".join([*lines, "assistant: "]))
 
     def decode(self, tokens: Sequence[int]) -> str:
         return bytes(token for token in tokens if token not in (END, PROMPT_END)).decode(errors="replace")
 
+    def token_bytes(self, token: int) -> bytes:
+        return {END: b"<end>", PROMPT_END: b"<prompt end>"}.get(token, bytes([token]))
+
 
 class DoubleRuntime:
     """Keeps the tokens of each slot as a cache would, and lets a script choose the next one.
 
-    `certainty` is the logit of what the script chooses, all others are 0. While `gate` is closed no step is computed,
+    `certainty` is the logit of what the script chooses, all others are 0. A script may instead return all of a row's
+    logits. While `gate` is closed no step is computed,
     so a test can look at a moment in between. `dies_at` makes the n-th step raise.
     """
 
@@ -78,7 +87,11 @@ class DoubleRuntime:
             assert row.position <= len(cache), "a gap in the cache"
             assert row.position + width <= self.max_seq_len, "padding is written outside the cache"
             cache[row.position :] = row.tokens
-            logits[i, self._script(cache)] = self._certainty
+            said = self._script(cache)
+            if isinstance(said, int):
+                logits[i, said] = self._certainty
+            else:
+                logits[i] = said
         return logits
 
 

@@ -13,9 +13,8 @@ import uvicorn
 
 from trtllm_engine.serve.app import Service, create_app
 from trtllm_engine.serve.engine import Engine
-from trtllm_engine.serve.health import Phase
+from trtllm_engine.serve.listener import Listener
 from trtllm_engine.serve.load import Loaded
-from trtllm_engine.serve.main import Listener
 
 MODEL = "tiny"
 
@@ -48,8 +47,7 @@ async def serving(loaded: Loaded, *, max_waiting: int | None = None) -> AsyncIte
     engine = Engine(
         loaded.runtime, loaded.tokenizer.decode, loaded.end_tokens, service.metrics, max_waiting=max_waiting
     )
-    service.engine, service.tokenizer = engine, loaded.tokenizer
-    service.health.phase = Phase.READY
+    service.start(engine, loaded.tokenizer, loaded.end_tokens)
     async with listening(service) as url:
         stepping = asyncio.create_task(engine.run())
         async with (

@@ -6,9 +6,14 @@ the warm-up.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from asyncio.subprocess import Process
+from dataclasses import dataclass
 from pathlib import Path
+
+import httpx
 
 from tests.unit.serve.doubles import DoubleRuntime, DoubleTokenizer, endless, loaded
 from tests.unit.serve.harness import MODEL
@@ -20,6 +25,27 @@ from trtllm_engine.serve.main import serve
 
 DRAIN_SECONDS = 60
 """Far beyond the tests' patience: only a second signal ends it in time."""
+
+
+@dataclass(frozen=True)
+class Running:
+    process: Process
+    http: httpx.AsyncClient
+
+    async def event(self, name: str) -> dict[str, object]:
+        """Read the log up to this event."""
+        assert self.process.stderr is not None
+        seen = ""
+        while line := (await self.process.stderr.readline()).decode():
+            seen += line
+            if line.startswith("{") and (fields := json.loads(line))["event"] == name:
+                return dict(fields)
+        raise AssertionError(f"the process ended before {name!r}:\n{seen}")
+
+    async def exit_code(self) -> int:
+        await self.process.communicate()
+        assert self.process.returncode is not None
+        return self.process.returncode
 
 
 def load_double(request: ServeRequest, store: Path, report: Report) -> Loaded:

@@ -20,18 +20,18 @@ async def complete(server: Server, prompt: list[int] | str, tokens: int) -> str:
     return answer.choices[0].text
 
 
-async def test_sixteen_concurrent_greedy_answers_of_a_real_decoder_equal_those_one_by_one() -> None:
+async def test_64_concurrent_greedy_answers_of_a_real_decoder_equal_those_one_by_one() -> None:
     """Prompts of 1 to 150 tokens over 5 slots: chunked prefill, shared steps, reused slots."""
     lengths = random.Random(3)
-    prompts = [[lengths.randrange(2, 250) for _ in range(lengths.randint(1, 150))] for _ in range(16)]
-    tokens = [lengths.randint(1, 24) for _ in prompts]
+    prompts = [[lengths.randrange(2, 250) for _ in range(lengths.randint(1, 150))] for _ in range(64)]
+    tokens = [lengths.randint(1, 16) for _ in prompts]
     engine = Loaded(tiny_runtime(slots=5, context=192), DoubleTokenizer(), frozenset())
     async with serving(engine) as server:
         jobs = list(zip(prompts, tokens, strict=True))
         alone = [await complete(server, prompt, n) for prompt, n in jobs]
         together = await asyncio.gather(*[complete(server, prompt, n) for prompt, n in jobs])
     assert together == alone
-    assert len(set(alone)) == 16, "the decoder tells the prompts apart"
+    assert len(set(alone)) > 56, "the decoder tells the prompts apart"
 
 
 async def test_live_requests_share_steps() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import openai
 import pytest
+import torch
 from openai.types.chat import ChatCompletionContentPartTextParam, ChatCompletionMessageParam
 
 from tests.unit.serve.doubles import DoubleRuntime, endless, loaded, saying
@@ -88,13 +91,163 @@ async def test_a_completion_without_max_tokens_has_openai_s_sixteen(alphabet: Se
     assert (answer.usage.completion_tokens, answer.choices[0].finish_reason) == (16, "length")
 
 
-async def test_an_answer_ends_where_the_context_does(alphabet: Server) -> None:
-    for wanted in (None, 1000):
-        answer = await alphabet.client.chat.completions.create(
-            model=MODEL, messages=[{"role": "user", "content": "x"}], max_completion_tokens=wanted
+async def test_an_answer_without_limit_ends_where_the_context_does(alphabet: Server) -> None:
+    answer = await alphabet.client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "x"}])
+    assert answer.usage is not None
+    assert (answer.usage.total_tokens, answer.choices[0].finish_reason) == (64, "length")
+
+
+async def test_more_tokens_than_the_context_leaves_are_refused_with_the_numbers(alphabet: Server) -> None:
+    for name in ("max_tokens", "max_completion_tokens"):
+        response = await alphabet.http.post(
+            "/v1/chat/completions", json={"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], name: 1000}
         )
-        assert answer.usage is not None
-        assert (answer.usage.total_tokens, answer.choices[0].finish_reason) == (64, "length")
+        error = response.json()["error"]
+        assert (response.status_code, error["code"]) == (400, "context_length_exceeded")
+        assert "1000, but the prompt leaves 43 tokens" in error["message"]
+
+
+async def test_a_request_not_declared_as_json_is_told_so(hello: Server) -> None:
+    body = b'{"model": "tiny", "prompt": "x"}'
+    for headers, found in (({}, "it is missing"), ({"content-type": "text/plain"}, "got 'text/plain'")):
+        response = await hello.http.post("/v1/completions", content=body, headers=headers)
+        assert response.status_code == 400
+        assert response.json()["error"]["message"] == f"the header content-type must be application/json; {found}"
+
+
+async def test_several_prompts_and_several_answers_to_each_are_numbered_by_prompt_first(alphabet: Server) -> None:
+    answer = await alphabet.client.completions.create(model=MODEL, prompt=["x", "xx"], n=2, max_tokens=3, temperature=0)
+    assert [(c.index, c.text) for c in answer.choices] == [(0, "cde"), (1, "cde"), (2, "def"), (3, "def")]
+    assert answer.usage is not None
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (2 + 3, 12)
+
+
+async def test_several_answers_stream_side_by_side(alphabet: Server) -> None:
+    stream = await alphabet.client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "x"}], n=3, max_tokens=4, stream=True
+    )
+    texts, reasons = ["", "", ""], {}
+    async for chunk in stream:
+        (choice,) = chunk.choices
+        texts[choice.index] += choice.delta.content or ""
+        if choice.finish_reason:
+            reasons[choice.index] = choice.finish_reason
+    assert len(set(texts)) == 1
+    assert len(texts[0]) == 4
+    assert reasons == dict.fromkeys(range(3), "length")
+
+
+async def test_more_answers_than_can_ever_be_live_are_refused_and_told_how_many(alphabet: Server) -> None:
+    with pytest.raises(openai.BadRequestError, match="72 answers in one request, but this server takes at most 68"):
+        await alphabet.client.completions.create(model=MODEL, prompt=["x", "y"], n=36)
+
+
+def falling(tokens: list[int]) -> torch.Tensor:
+    """Logits of which the first letters are the likeliest, the earlier the more."""
+    logits = torch.full((256,), -100.0)
+    logits[ord("a") : ord("e")] = torch.tensor([4.0, 3.0, 2.0, 1.0])
+    return logits
+
+
+LOG_SHARES = torch.log_softmax(falling([]), dim=-1)[ord("a") : ord("e")].tolist()
+
+
+async def test_logprobs_of_a_chat_are_the_model_s_own_whatever_chose_the_token() -> None:
+    async with serving(loaded(DoubleRuntime(falling))) as server:
+        answer = await server.client.chat.completions.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": "x"}],
+            max_tokens=2,
+            temperature=0,
+            logprobs=True,
+            top_logprobs=2,
+            logit_bias={str(ord("c")): 50},
+        )
+    logprobs = answer.choices[0].logprobs
+    assert answer.choices[0].message.content == "cc"
+    assert logprobs is not None
+    assert logprobs.content is not None
+    for token in logprobs.content:
+        assert (token.token, token.bytes) == ("c", [ord("c")])
+        assert token.logprob == pytest.approx(LOG_SHARES[2])
+        assert [t.token for t in token.top_logprobs] == ["a", "b"]
+        assert [t.logprob for t in token.top_logprobs] == pytest.approx(LOG_SHARES[:2])
+    assert len(logprobs.content) == 2
+
+
+async def test_logprobs_of_a_completion_stream_as_they_are_whole() -> None:
+    async with serving(loaded(DoubleRuntime(falling))) as server:
+        create = server.client.completions.create
+        whole = (await create(model=MODEL, prompt="x", max_tokens=3, temperature=0, logprobs=1)).choices[0].logprobs
+        stream = await create(model=MODEL, prompt="x", max_tokens=3, temperature=0, logprobs=1, stream=True)
+        parts = [chunk.choices[0].logprobs async for chunk in stream]
+    assert whole is not None
+    assert whole.tokens == ["a", "a", "a"]
+    assert whole.token_logprobs == pytest.approx([LOG_SHARES[0]] * 3)
+    assert whole.top_logprobs is not None
+    assert [list(top) for top in whole.top_logprobs] == [["a"]] * 3
+    assert [top["a"] for top in whole.top_logprobs] == pytest.approx([LOG_SHARES[0]] * 3)
+    assert whole.text_offset == [0, 1, 2]
+    assert [part.text_offset for part in parts if part] == [[0], [1], [2]]
+    assert [part.tokens for part in parts if part] == [["a"], ["a"], ["a"]]
+
+
+async def test_a_token_that_is_part_of_a_character_has_its_bytes(hello: Server) -> None:
+    answer = await hello.client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "Hi"}], logprobs=True, temperature=0
+    )
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.content is not None
+    shown = bytes(byte for token in logprobs.content for byte in token.bytes or [])
+    assert shown.decode() == answer.choices[0].message.content == "Héllo 🙂!"
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({}, "aaaaaa"),
+        ({"presence_penalty": 1.5}, "abaaaa"),
+        ({"frequency_penalty": 1.2}, "abacba"),
+        ({"extra_body": {"repetition_penalty": 1.4}}, "abaaaa"),
+        ({"logit_bias": {str(ord("a")): -100}}, "bbbbbb"),
+    ],
+)
+async def test_penalties_and_biases_change_what_is_said(settings: dict[str, Any], text: str) -> None:
+    async with serving(loaded(DoubleRuntime(falling))) as server:
+        answer = await server.client.completions.create(
+            model=MODEL, prompt="x", max_tokens=6, temperature=0, **settings
+        )
+    assert answer.choices[0].text == text
+
+
+async def test_a_request_that_is_not_over_in_time_is_answered_so_and_frees_its_slot() -> None:
+    runtime = DoubleRuntime(endless, slots=1, context=64)
+    async with serving(loaded(runtime)) as server:
+        for stream in (False, True):
+            runtime.gate.clear()
+            response = await server.http.post(
+                "/v1/completions",
+                json={"model": MODEL, "prompt": "x", "max_tokens": 60, "stream": stream},
+                headers={"x-request-timeout": "0.05"},
+            )
+            assert server.engine.live == 0
+            runtime.gate.set()
+            error = json.loads(response.text.removeprefix("data: "))["error"]
+            assert (error["type"], error["code"]) == ("timeout", "timeout")
+            assert error["message"] == "the request was not over after 0.05 s"
+            if not stream:
+                assert (response.status_code, response.headers["x-should-retry"]) == (504, "false")
+        page = (await server.http.get("/metrics")).text
+        assert 'trtllm_request_success_total{model_name="tiny",finished_reason="timeout"} 2' in page
+
+
+async def test_a_timeout_that_is_no_time_is_refused(hello: Server) -> None:
+    response = await hello.http.post(
+        "/v1/completions", json={"model": MODEL, "prompt": "x"}, headers={"x-request-timeout": "soon"}
+    )
+    assert response.status_code == 400
+    assert "x-request-timeout must be a number of seconds above 0, got 'soon'" in response.json()["error"]["message"]
 
 
 async def test_a_stop_string_ends_the_answer_before_it_also_when_streamed(alphabet: Server) -> None:
@@ -118,6 +271,17 @@ async def test_tools_reach_the_chat_template_unless_tool_choice_is_none(hello: S
         assert answer.usage is not None
         prompts.append(answer.usage.prompt_tokens)
     assert prompts == [prompts[0], prompts[0] + len("tools: 1\n"), prompts[0]]
+
+
+async def test_variables_of_the_chat_template_reach_it(hello: Server) -> None:
+    prompts = []
+    for settings in ({}, {"enable_thinking": False}):
+        answer = await hello.client.chat.completions.create(
+            model=MODEL, messages=[{"role": "user", "content": "Hi"}], extra_body={"chat_template_kwargs": settings}
+        )
+        assert answer.usage is not None
+        prompts.append(answer.usage.prompt_tokens)
+    assert prompts[1] - prompts[0] == len("enable_thinking: False\n")
 
 
 async def test_text_parts_are_joined_and_developer_is_system(alphabet: Server) -> None:
@@ -161,11 +325,14 @@ BAD = [
     pytest.param({"temperature": 3}, "temperature", "should be less than or equal to 2, got 3", id="range"),
     pytest.param({"top_p": 0}, "top_p", "top_p: Input should be greater than 0, got 0", id="top_p"),
     pytest.param({"max_tokens": 0}, "max_tokens", "should be greater than or equal to 1, got 0", id="none"),
-    pytest.param({"n": 2}, "n", "n: not supported by this server; leave it out or send 1, got 2", id="n"),
-    pytest.param({"frequency_penalty": 0.5}, "frequency_penalty", "leave it out or send 0, got 0.5", id="penalty"),
-    pytest.param({"logprobs": True}, "logprobs", "leave it out or send false, got True", id="logprobs"),
-    pytest.param({"logit_bias": {"1": 2}}, "logit_bias", "not supported by this server", id="bias"),
-    pytest.param({"response_format": {"type": "json_object"}}, "response_format.type", "send 'text'", id="format"),
+    pytest.param({"n": 0}, "n", "n: Input should be greater than or equal to 1, got 0", id="n"),
+    pytest.param({"frequency_penalty": 3}, "frequency_penalty", "less than or equal to 2, got 3", id="penalty"),
+    pytest.param({"logprobs": 2}, "logprobs", "logprobs: Input should be a valid boolean", id="logprobs"),
+    pytest.param({"top_logprobs": 2}, None, "only allowed together with logprobs: true", id="top logprobs"),
+    pytest.param({"logit_bias": {"300": 2}}, "logit_bias", "token ids must be in [0, 256)", id="bias"),
+    pytest.param({"response_format": {"type": "xml"}}, "response_format", "'json_schema'", id="format"),
+    pytest.param({"lora_request": {"name": "x"}}, "lora_request", "merge the adapter into the checkpoint", id="lora"),
+    pytest.param({"store": True}, "store", "not supported by this server; leave it out or send false", id="store"),
     pytest.param({"tool_choice": "required"}, "tool_choice", "'auto' or 'none'", id="tool_choice"),
     pytest.param({"temprature": 1}, "temprature", "temprature: unknown field", id="unknown"),
     pytest.param({"stop": list("abcde")}, "stop", "at most 4", id="stops"),

@@ -4,43 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.unit.serve.harness import MODEL
+from tests.unit.serve.serving_process import Running
 from trtllm_engine.contract import ExitCode, Progress
 
 DEADLINE = 300
 """Seconds for any one thing to happen; importing torch on a busy machine is the longest."""
-
-
-@dataclass(frozen=True)
-class Running:
-    process: Process
-    http: httpx.AsyncClient
-
-    async def event(self, name: str) -> dict[str, object]:
-        """Read the log up to this event."""
-        assert self.process.stderr is not None
-        seen = ""
-        while line := (await self.process.stderr.readline()).decode():
-            seen += line
-            if line.startswith("{") and (fields := json.loads(line))["event"] == name:
-                return dict(fields)
-        raise AssertionError(f"the process ended before {name!r}:\n{seen}")
-
-    async def exit_code(self) -> int:
-        await self.process.communicate()
-        assert self.process.returncode is not None
-        return self.process.returncode
 
 
 @contextlib.asynccontextmanager

@@ -110,6 +110,15 @@ def test_the_queue_is_bounded_beside_the_free_slots() -> None:
     s.add(sequence(1))
 
 
+def test_sequences_of_one_request_are_queued_all_or_none() -> None:
+    s = scheduler(slots=2, waiting=1)
+    with pytest.raises(QueueFull):
+        s.add(*[sequence(1) for _ in range(4)])
+    assert not s.waiting
+    s.add(*[sequence(1) for _ in range(3)])
+    assert len(s.waiting) == 3
+
+
 def test_nothing_to_do_is_no_step() -> None:
     assert scheduler().plan() is None
 

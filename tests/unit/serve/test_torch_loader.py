@@ -181,11 +181,3 @@ def test_what_can_not_be_executed_here_is_unsupported(store: Path, old: str, new
     failure = refusal(store)
     assert (failure.code, failure.field) == (ExitCode.UNSUPPORTED, "engine")
     assert message in failure.message
-
-
-def test_more_than_one_rank_is_unsupported(store: Path) -> None:
-    config = store / engine_folder(KEY) / "config.json"
-    config.write_text(config.read_text().replace('"tp": 1', '"tp": 2'))
-    failure = refusal(store, dataclasses.replace(REQUEST, mapping=Mapping(tp=2)))
-    assert (failure.code, failure.field) == (ExitCode.UNSUPPORTED, "mapping")
-    assert "set the parallel sizes to 1" in failure.message

@@ -5,19 +5,16 @@ from __future__ import annotations
 import torch
 
 from trtllm_engine.network.config import DecoderConfig, RopeScaling
-from trtllm_engine.network.families import family_of
-from trtllm_engine.network.parameters import parameters
+from trtllm_engine.network.parameters import parameters, weight_name
 from trtllm_engine.network.torch_decoder import TorchDecoder
 from trtllm_engine.serve.torch_runtime import TorchRuntime
-
-ARCHITECTURE = "LlamaForCausalLM"
 
 
 def tiny_runtime(*, slots: int, context: int, device: str = "cpu") -> TorchRuntime:
     """Float32, two layers, 256 tokens: a byte-level tokenizer fits."""
     config = DecoderConfig(
         family="llama",
-        architecture=ARCHITECTURE,
+        architecture="LlamaForCausalLM",
         hidden_size=48,
         num_layers=2,
         num_heads=6,
@@ -33,7 +30,6 @@ def tiny_runtime(*, slots: int, context: int, device: str = "cpu") -> TorchRunti
     )
     luck = torch.Generator().manual_seed(0)
     weights = {
-        family_of(ARCHITECTURE).tensor(role, layer): torch.randn(shape, generator=luck) * 0.3
-        for role, layer, shape in parameters(config)
+        weight_name(role, layer): torch.randn(shape, generator=luck) * 0.3 for role, layer, shape in parameters(config)
     }
     return TorchRuntime(TorchDecoder(config, weights, torch.float32, device, slots, context), max_input_len=context)

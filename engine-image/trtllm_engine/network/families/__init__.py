@@ -8,10 +8,22 @@ from typing import Final
 from trtllm_engine.contract import ExitCode
 from trtllm_engine.failure import Failure
 from trtllm_engine.network.config import DecoderConfig
-from trtllm_engine.network.families import llama, mistral, qwen2
-from trtllm_engine.network.families.family import Family
+from trtllm_engine.network.families import gemma2, gemma3, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe
+from trtllm_engine.network.families.family import Family, Place
 
-FAMILIES: Final[tuple[Family, ...]] = (llama.FAMILY, mistral.FAMILY, qwen2.FAMILY)
+__all__ = ["ARCHITECTURES", "FAMILIES", "Family", "Place", "architecture", "family_of", "read_config"]
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    llama.FAMILY,
+    mistral.FAMILY,
+    mixtral.FAMILY,
+    qwen2.FAMILY,
+    qwen3.FAMILY,
+    qwen3_moe.FAMILY,
+    gemma2.FAMILY,
+    gemma3.FAMILY,
+    phi3.FAMILY,
+)
 
 ARCHITECTURES: Final[Mapping[str, Family]] = {family.architecture: family for family in FAMILIES}
 

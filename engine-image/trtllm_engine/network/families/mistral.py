@@ -1,17 +1,16 @@
-"""Mistral without a sliding window (7B from version 0.2 on, Nemo)."""
+"""Mistral: Llama with a sliding window in every layer (7B version 0.1), or without (later ones, Nemo)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from trtllm_engine.network.config import DecoderConfig, JsonObject
-from trtllm_engine.network.families.family import LLAMA_NAMES, Family, read_llama_like, refuse_sliding_window
+from trtllm_engine.network.families.family import LLAMA_NAMES, Family, read_llama_like, windowed
 
 
 def read_config(raw: JsonObject) -> DecoderConfig:
     config = read_llama_like(raw, FAMILY.name, FAMILY.architecture)
-    refuse_sliding_window(config, raw.get("sliding_window", DEFAULT_WINDOW))
-    return config
+    return windowed(config, raw.get("sliding_window", DEFAULT_WINDOW), range(config.num_layers))
 
 
 DEFAULT_WINDOW: Final = 4096

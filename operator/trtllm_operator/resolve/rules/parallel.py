@@ -67,9 +67,8 @@ def ranks_of_this_version(case: Case) -> Iterator[Finding]:
         product = f" ({mapping.tp} tensor x {mapping.pp} pipeline x {mapping.cp} context)"
         yield unsupported(
             path,
-            f"{world} ranks{'' if case.spec.auto_parallel else product} are not possible yet: "
-            "one rank works in this version",
-            "use 1",
+            f"{world} ranks{'' if case.spec.auto_parallel else product} are more than a replica may have",
+            f"use at most {MAX_RANKS}",
         )
 
 

@@ -34,12 +34,12 @@ def test_par_6_ranks_divide_over_nodes() -> None:
     assert refused("PAR-6", planned).path == "spec.autoParallelWorldSize"
 
 
-def test_cap_8_this_version_serves_one_rank() -> None:
-    problem = refused("CAP-8", found({"pipelineParallelSize": 2}))
+def test_cap_8_a_mapping_beyond_every_cluster_is_a_slip() -> None:
+    problem = refused("CAP-8", found({"pipelineParallelSize": 65}))
 
     assert (problem.path, problem.code) == ("spec.pipelineParallelSize", Reason.UNSUPPORTED_BY_TOOLCHAIN)
-    assert "1 tensor x 2 pipeline x 1 context" in problem.message
-    assert silent("CAP-8", found({"pipelineParallelSize": 1}))
+    assert "1 tensor x 65 pipeline x 1 context" in problem.message
+    assert silent("CAP-8", found({"pipelineParallelSize": 64}))
 
 
 def test_init_7_a_number_of_ranks_without_planner_is_told() -> None:
@@ -176,7 +176,7 @@ def test_par_9_ranks_that_cannot_share_the_model_are_refused() -> None:
     assert problem.path == "spec.autoParallelWorldSize"
     assert "37 ranks cannot share 32 heads and 32 layers" in problem.message
     assert problem.hint == "the nearest numbers of ranks that can are 34, 36, 38"
-    assert silent("PAR-9", found({**spec, "autoParallelWorldSize": 32}, llama_8b()))
+    assert not found({**spec, "autoParallelWorldSize": 32}, llama_8b()).problems
 
 
 def test_par_9_the_planners_choice_is_told() -> None:
