@@ -98,7 +98,7 @@ class Message:
         """Parse, strictly. Raises `ContractError` naming the first field that is unknown, missing or ill-typed."""
         if not isinstance(data, dict):
             raise ContractError(f"{where or cls.__name__}: expected an object, got {type(data).__name__}")
-        hints = _hints(cls)
+        hints: dict[str, Any] = _hints(cls)  # type: ignore[arg-type]  # classes are hashable
         fields = {_camel(f.name): f for f in dataclasses.fields(cls)}
         prefix = where + "." if where else ""
         if unknown := sorted(set(data) - set(fields)):

@@ -75,7 +75,7 @@ class Scene:
 
         def told(obj: Json) -> bool:
             status = obj.get("status") or {}
-            ready = next((c for c in status.get("conditions") or () if c["type"] == "Ready"), {})
+            ready: Json = next((c for c in status.get("conditions") or () if c["type"] == "Ready"), {})
             return ready.get("reason") == reason and status["observedGeneration"] == obj["metadata"]["generation"]
 
         return told
