@@ -16,6 +16,8 @@ from .snapshot import Run
 
 KILLED: Final = 137
 """Exit code of SIGKILL: the kernel's out-of-memory killer, or the kubelet's."""
+DEADLINES: Final = {"build": "engine.deadlineSeconds", "fetch": "defaults.fetchDeadlineSeconds of the operator's chart"}
+"""Who sets how long a Job may take."""
 
 FINAL_CODES: Final = frozenset(code for code in ExitCode if 2 <= code <= 7) | {KILLED}
 """Exit codes that the Job's podFailurePolicy ends the Job on; trying again cannot help."""
@@ -62,7 +64,7 @@ def failure(run: Run, what: str) -> Failure | None:
         return Failure(
             reason=reason,
             message=f"the {what} did not finish within its deadline{_where(last_progress(run))}; "
-            f"set engine.deadlineSeconds to more, or look at: {logs_hint(run)}",
+            f"set {DEADLINES[what]} to more, or look at: {logs_hint(run)}",
         )
     for pod in run.pods:
         if pod.exit_code not in (None, 0):
@@ -151,7 +153,7 @@ def _of_pod(pod: PodView, run: Run, what: str) -> Failure:
         return Failure(
             reason=Reason.BUILD_OUT_OF_MEMORY if what == "build" else Reason.FETCH_FAILED,
             message=f"{what}: rank {pod.index} needed more host memory than its limit"
-            f"{_where(run.progress.get(pod.index))}; raise engine.resources.limits.memory",
+            f"{_where(run.progress.get(pod.index))}; {_more_memory(what, pod)}",
         )
     if said is None:
         return Failure(
@@ -171,6 +173,12 @@ def _of_pod(pod: PodView, run: Run, what: str) -> Failure:
     if said.log and said.log not in text:
         text += f"; first failing log line: {said.log}"
     return Failure(reason=_reason(said, what), message=f"{text}; see: {logs_hint(run)}")
+
+
+def _more_memory(what: str, pod: PodView) -> str:
+    if what == "build":
+        return "raise engine.resources.limits.memory"
+    return f"we set it none, so its limit is the namespace's: kubectl get limitrange -n {pod.meta.namespace}"
 
 
 def _reason(said: Result, what: str) -> Reason:

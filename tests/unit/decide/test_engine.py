@@ -117,6 +117,17 @@ def test_a_killed_builder_is_told_apart_as_out_of_memory() -> None:
     assert "limits.memory" in verdict.message
 
 
+def test_a_fetch_that_was_killed_or_late_is_not_told_to_change_the_build() -> None:
+    world = a_world()
+    look(world, "one")
+    (job,) = world.names("Job")
+    world.pod_fails(job, 137)
+    verdict = world.look_at_engine("one").verdict
+    assert verdict.reason == Reason.FETCH_FAILED
+    assert "kubectl get limitrange -n default" in verdict.message
+    assert "engine.resources" not in verdict.message
+
+
 def test_a_forbidden_model_is_told_apart_from_a_missing_one() -> None:
     world = a_world(model="org/name", modelVolume=None)
     look(world, "one")
