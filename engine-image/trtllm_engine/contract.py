@@ -78,6 +78,15 @@ class Toolchain(enum.StrEnum):
     TENSORRT_LLM = "tensorrt_llm"
 
 
+class QuantAlgo(enum.StrEnum):
+    """How an engine keeps the matrices of the layers; spelled as in `quantConfig.quantAlgo`."""
+
+    W8A16 = "W8A16"
+    """8-bit integers, one scale for each row."""
+    W4A16 = "W4A16"
+    """4-bit integers, one scale for each group of columns of a row."""
+
+
 class ContractError(ValueError):
     """A message that does not follow the contract; the text names the field."""
 
@@ -207,6 +216,15 @@ class FetchRequest(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuantArgs(Message):
+    """How the build rounds the weights of a checkpoint that is not quantised."""
+
+    algo: QuantAlgo
+    group_size: int | None = None
+    """Columns that share a scale with W4A16: 128, 64 or 32; absent with W8A16."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildArgs(Message):
     """The resolved build arguments: no field is unset any more, sizes are what arbitration chose."""
 
@@ -216,6 +234,8 @@ class BuildArgs(Message):
     max_seq_len: int
     load_format: str | None = None
     """`DUMMY`: random weights of the shapes that config.json says; absent: the checkpoint's."""
+    quant: QuantArgs | None = None
+    """Absent: the weights are kept as the checkpoint has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ from trtllm_engine.build.engine_folder import EngineFacts, RankRecord
 from trtllm_engine.build.publish import engine_sink, publish, published
 from trtllm_engine.build.toolchain import BuildJob, load_builder, toolchain_version
 from trtllm_engine.checkpoint.folder import CONFIG, digest, locate, read_json
-from trtllm_engine.checkpoint.inspect import refuse_other_formats, refuse_quantized
+from trtllm_engine.checkpoint.inspect import refuse_other_formats
+from trtllm_engine.checkpoint.stored_scheme import read_stored_scheme
 from trtllm_engine.contract import (
     DUMMY,
     BuildRequest,
@@ -25,6 +26,7 @@ from trtllm_engine.fetch import fetched
 from trtllm_engine.mounts import Mounts
 from trtllm_engine.network.families import read_config
 from trtllm_engine.network.rank import Rank, check_mapping
+from trtllm_engine.network.scheme import check_scheme, scheme_of
 from trtllm_engine.progress import Reporter
 
 DTYPES: Final = ("float32", "float16", "bfloat16")
@@ -92,6 +94,7 @@ def check_request(request: BuildRequest, rank: int) -> None:
         raise _bad("args.dtype", f"{args.dtype!r} is not one of {', '.join(DTYPES)}")
     if args.load_format not in (None, DUMMY):
         raise _bad("args.loadFormat", f"{args.load_format!r} is not {DUMMY!r}; leave it out for the model's weights")
+    scheme_of(args.quant)
     for name, value in (("maxBatchSize", args.max_batch_size), ("maxInputLen", args.max_input_len)):
         if value < 1:
             raise _bad(f"args.{name}", f"{value} is below 1")
@@ -128,16 +131,21 @@ def inspect_job(request: BuildRequest, rank: int, mounts: Mounts) -> BuildJob:
     model = locate(folder, mount)
     raw = read_json(model / CONFIG)
     refuse_other_formats(raw)
-    if request.args.load_format != DUMMY:
-        refuse_quantized(raw)
     config = read_config(raw)
     check_mapping(config, request.mapping)
+    stored = None if request.args.load_format == DUMMY else read_stored_scheme(raw, model)
+    if stored is not None and request.args.quant is not None:
+        raise _bad("args.quant", f"the checkpoint is quantised already ({stored.packing.value}); leave it out")
+    scheme = scheme_of(request.args.quant) if stored is None else stored.scheme
+    check_scheme(config, request.mapping, scheme, chosen=stored is None)
     job = BuildJob(
         config=config,
         model=model,
         args=request.args,
         target=request.target,
         rank=Rank(mapping=request.mapping, index=rank),
+        scheme=scheme,
+        stored=stored,
     )
     if request.args.max_seq_len > job.config.max_positions:
         raise _bad(

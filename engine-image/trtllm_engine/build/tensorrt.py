@@ -18,10 +18,10 @@ from trtllm_engine.build.build_clock import BuildClock, expected_seconds, tickin
 from trtllm_engine.build.plan_header import TARGET_BITS
 from trtllm_engine.build.publish import Sink
 from trtllm_engine.build.toolchain import BuildJob
-from trtllm_engine.build.weights import job_weights
-from trtllm_engine.contract import ExitCode, Step, Toolchain
+from trtllm_engine.build.weights import job_tensors, job_weights
+from trtllm_engine.contract import ExitCode, QuantAlgo, Step, Toolchain
 from trtllm_engine.failure import Failure
-from trtllm_engine.network.parameters import rank_parameters
+from trtllm_engine.network.scheme import Number
 from trtllm_engine.network.tensorrt_ops import TrtNetwork, define_network
 from trtllm_engine.progress import Reporter
 
@@ -30,6 +30,9 @@ NO_COLLECTIVES: Final = frozenset({"7.5"})
 
 NO_BFLOAT16: Final = frozenset({"7.5"})
 """Compute capabilities without bfloat16: the builder refuses it as a "HW-specific datatype"."""
+
+NO_INT4: Final = frozenset({"7.5"})
+"""Compute capabilities without 4-bit integers, for the same reason."""
 
 
 class TensorRtBuilder:
@@ -61,7 +64,12 @@ class TensorRtBuilder:
                 f"compute capability {capability} has no bfloat16; use float16 or float32",
                 field="args.dtype",
             )
-
+        if job.scheme is not None and job.scheme.number is Number.INT4 and capability in NO_INT4:
+            raise Failure(
+                ExitCode.UNSUPPORTED,
+                f"compute capability {capability} has no 4-bit integers; use {QuantAlgo.W8A16.value}",
+                field="args.quant.algo" if job.stored is None else "model",
+            )
         if job.rank.tp_size > 1 and capability in NO_COLLECTIVES:
             raise Failure(
                 ExitCode.UNSUPPORTED,
@@ -168,7 +176,7 @@ def _shapes(shape: tuple[int, ...], batch: int, low: int, best: int, high: int) 
 
 
 def _load(job: BuildJob, dtype: torch.dtype, progress: Reporter) -> dict[str, torch.Tensor]:
-    total = sum(1 for _ in rank_parameters(job.config, job.rank))
+    total = len(job_tensors(job, dtype))
     weights: dict[str, torch.Tensor] = {}
     for name, tensor in job_weights(job, dtype):
         weights[name] = tensor

@@ -10,10 +10,12 @@ from typing import Final, Protocol
 
 import trtllm_engine
 from trtllm_engine.build.publish import Sink
+from trtllm_engine.checkpoint.stored_scheme import StoredScheme
 from trtllm_engine.contract import BuildArgs, ExitCode, Target, Toolchain
 from trtllm_engine.failure import Failure
 from trtllm_engine.network.config import DecoderConfig
 from trtllm_engine.network.rank import Rank
+from trtllm_engine.network.scheme import Scheme
 from trtllm_engine.progress import Reporter
 
 DISTRIBUTIONS: Final[Mapping[Toolchain, tuple[str, ...]]] = {
@@ -33,6 +35,10 @@ class BuildJob:
     args: BuildArgs
     target: Target
     rank: Rank
+    scheme: Scheme | None
+    """How the matrices of the layers are kept; None: as floating numbers."""
+    stored: StoredScheme | None
+    """How the checkpoint has them already; None: it is not quantised."""
 
 
 class Builder(Protocol):

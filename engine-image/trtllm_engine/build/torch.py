@@ -10,12 +10,18 @@ import torch
 
 from trtllm_engine.build.publish import Sink
 from trtllm_engine.build.toolchain import BuildJob
-from trtllm_engine.build.weights import job_parameters, job_weights
+from trtllm_engine.build.weights import job_tensors, job_weights
 from trtllm_engine.checkpoint.safetensors_header import LENGTH
 from trtllm_engine.contract import Step
 from trtllm_engine.progress import Reporter
 
-DTYPES: Final = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+DTYPES: Final = {
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+}
 """How safetensors spells them."""
 
 ALIGNMENT: Final = 8
@@ -31,7 +37,7 @@ class TorchBuilder:
     def build(self, job: BuildJob, sink: Sink, progress: Reporter) -> dict[str, int]:
         dtype: torch.dtype = getattr(torch, job.args.dtype)
         with progress.during(Step.NETWORK):
-            header, total = _header(job, dtype.itemsize)
+            header, total = _header(job, dtype)
         with progress.during(Step.WEIGHTS):
             sink.write(header)
             written = tensors = 0
@@ -42,17 +48,13 @@ class TorchBuilder:
         return {"tensors": tensors, "weightBytes": written}
 
 
-def _header(job: BuildJob, item_bytes: int) -> tuple[bytes, int]:
+def _header(job: BuildJob, dtype: torch.dtype) -> tuple[bytes, int]:
     """The header for the tensors in the order in which `job_weights` yields them, and the size of all of them."""
     entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
     position = 0
-    for parameter in job_parameters(job):
-        size = item_bytes * math.prod(parameter.shape)
-        entries[parameter.name] = {
-            "dtype": DTYPES[job.args.dtype],
-            "shape": list(parameter.shape),
-            "data_offsets": [position, position + size],
-        }
+    for name, (kind, shape) in job_tensors(job, dtype).items():
+        size = kind.itemsize * math.prod(shape)
+        entries[name] = {"dtype": DTYPES[kind], "shape": list(shape), "data_offsets": [position, position + size]}
         position += size
     raw = json.dumps(entries, separators=(",", ":")).encode()
     raw += b" " * (-(LENGTH.size + len(raw)) % ALIGNMENT)

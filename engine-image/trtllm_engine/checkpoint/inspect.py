@@ -13,11 +13,12 @@ from typing import Final
 
 from trtllm_engine.checkpoint.folder import CONFIG, TOKENIZER, digest, read_headers, read_json
 from trtllm_engine.checkpoint.safetensors_header import ITEM_BITS, Header, TensorInfo
+from trtllm_engine.checkpoint.stored_scheme import StoredScheme, method_of, read_stored_scheme
 from trtllm_engine.contract import ExitCode, ModelFacts
 from trtllm_engine.failure import Failure
 from trtllm_engine.network.config import DecoderConfig
 from trtllm_engine.network.families import family_of, read_config
-from trtllm_engine.network.parameters import IN_EXPERTS, parameters
+from trtllm_engine.network.parameters import IN_EXPERTS, MATRICES, Shape, parameters
 
 DTYPES: Final[Mapping[str, str]] = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -40,14 +41,13 @@ def inspect_model(folder: Path, commit: str | None = None, *, weightless: bool =
             "save the tokenizer beside the model: AutoTokenizer.from_pretrained(...).save_pretrained(folder)",
             field="model",
         )
-    quantization = _quantization(raw)
-    used = _imagined(config, raw) if weightless else _stored(config, read_headers(folder), quantization)
+    used = _imagined(config, raw) if weightless else _stored(config, raw, folder)
     return ModelFacts(
         format="hf",
         architecture=config.architecture,
         family=config.family,
         dtype=_stored_dtype(used),
-        quantization=quantization,
+        quantization=method_of(raw, folder),
         hidden_size=config.hidden_size,
         num_layers=config.num_layers,
         num_attention_heads=config.num_heads,
@@ -63,7 +63,7 @@ def inspect_model(folder: Path, commit: str | None = None, *, weightless: bool =
         expert_parameters=sum(math.prod(shape) for role, _, shape in parameters(config) if role in IN_EXPERTS),
         sliding_window=config.sliding_window,
         windowed_layers=len(config.windowed_layers),
-        parameters=sum(info.elements for info in used),
+        parameters=sum(math.prod(shape) for _, _, shape in parameters(config)),
         weight_bytes=sum(info.bytes for info in used),
         commit=commit,
         digest=digest(folder),
@@ -78,19 +78,13 @@ def refuse_other_formats(raw: Mapping[str, object]) -> None:
         raise _other_format("a TensorRT-LLM checkpoint", "trtllm_checkpoint")
 
 
-def refuse_quantized(raw: Mapping[str, object]) -> None:
-    """Quantised checkpoints are described, but no toolchain here builds them."""
-    if (method := _quantization(raw)) is not None:
-        raise Failure(
-            ExitCode.UNSUPPORTED,
-            f"config.json: quantized weights ({method}) cannot be built yet; "
-            "give the model in bfloat16, float16 or float32",
-            field="model",
-        )
+def check_tensors(
+    config: DecoderConfig, headers: Mapping[str, Header], stored: StoredScheme | None = None
+) -> list[TensorInfo]:
+    """The tensors that the decoder uses; each must be there once with its shape, in a type that can be read.
 
-
-def check_tensors(config: DecoderConfig, headers: Mapping[str, Header]) -> list[TensorInfo]:
-    """The tensors that the decoder uses; each must be there once with its shape, in a type that can be converted."""
+    `stored`: how the matrices of the layers are quantised; then all of them must be, or it is UNSUPPORTED.
+    """
     family = family_of(config.architecture)
     places: dict[str, tuple[str, TensorInfo]] = {}
     for file, header in headers.items():
@@ -98,29 +92,42 @@ def check_tensors(config: DecoderConfig, headers: Mapping[str, Header]) -> list[
             if name in places:
                 raise _corrupt(file, f"tensor {name} is also in {places[name][0]}")
             places[name] = (file, info)
-    needed = {
-        place.tensor: place.shape
-        for role, layer, _ in parameters(config)
-        for place in family.places(config, role, layer)
-    }
+    needed: dict[str, tuple[Shape, tuple[str, ...]]] = {}
+    for role, layer, _ in parameters(config):
+        for place in family.places(config, role, layer):
+            if stored is None or role not in MATRICES:
+                needed[place.tensor] = (place.shape, tuple(DTYPES))
+            elif place.tensor in places:
+                raise Failure(
+                    ExitCode.UNSUPPORTED,
+                    f"{places[place.tensor][0]}: tensor {place.tensor} is not quantised, though others are; "
+                    "read are checkpoints with all matrices of the layers quantised, or none",
+                    field="model",
+                )
+            else:
+                needed |= stored.tensors(place)
     used: list[TensorInfo] = []
-    for name, shape in needed.items():
+    for name, (shape, dtypes) in needed.items():
         if name not in places:
             raise _corrupt(", ".join(headers), f"tensor {name} of shape {list(shape)} is missing")
         file, info = places[name]
         if info.shape != shape:
             raise _corrupt(file, f"tensor {name} has shape {list(info.shape)}, but config.json makes it {list(shape)}")
-        if info.dtype not in DTYPES:
-            raise _corrupt(file, f"tensor {name} has dtype {info.dtype}; allowed are {', '.join(DTYPES)}")
+        if info.dtype not in dtypes:
+            raise _corrupt(file, f"tensor {name} has dtype {info.dtype}; allowed are {', '.join(dtypes)}")
         used.append(info)
     return used
 
 
-def _stored(config: DecoderConfig, headers: Mapping[str, Header], quantization: str | None) -> list[TensorInfo]:
-    """The tensors that count; those of a quantised checkpoint are not checked."""
-    if quantization is None:
-        return check_tensors(config, headers)
-    return [info for header in headers.values() for info in header.tensors.values()]
+def _stored(config: DecoderConfig, raw: Mapping[str, object], folder: Path) -> list[TensorInfo]:
+    """The tensors that count; of a checkpoint that is quantised in a way that is not read, all of them, unchecked."""
+    headers = read_headers(folder)
+    try:
+        return check_tensors(config, headers, read_stored_scheme(raw, folder))
+    except Failure as failure:
+        if failure.code is not ExitCode.UNSUPPORTED:
+            raise
+        return [info for header in headers.values() for info in header.tensors.values()]
 
 
 def _imagined(config: DecoderConfig, raw: Mapping[str, object]) -> list[TensorInfo]:
@@ -138,11 +145,6 @@ def _stored_dtype(tensors: Iterable[TensorInfo]) -> str:
         if info.dtype in DTYPES:
             sizes[DTYPES[info.dtype]] += info.bytes
     return sizes.most_common(1)[0][0] if sizes else "float32"
-
-
-def _quantization(raw: Mapping[str, object]) -> str | None:
-    section = raw.get("quantization_config")
-    return str(section.get("quant_method", "unknown")) if isinstance(section, dict) else None
 
 
 def _other_format(what: str, name: str) -> Failure:

@@ -6,83 +6,111 @@ Pages are read when they are used, and can be dropped again: nothing of the othe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import safe_open
+from torch import Tensor
 
 from trtllm_engine.checkpoint.folder import read_headers
 from trtllm_engine.checkpoint.inspect import check_tensors
+from trtllm_engine.checkpoint.rounding import round_into
+from trtllm_engine.checkpoint.safetensors_header import Header
 from trtllm_engine.checkpoint.scratch import mapped_empty
+from trtllm_engine.checkpoint.stored_scheme import StoredScheme
+from trtllm_engine.checkpoint.tensor_files import TensorFiles, tensor_files
+from trtllm_engine.checkpoint.unpacking import unpack_into
 from trtllm_engine.network.config import DecoderConfig
 from trtllm_engine.network.families import Place, family_of
-from trtllm_engine.network.parameters import IN_EXPERTS, Parameter, rank_parameters
+from trtllm_engine.network.parameters import IN_EXPERTS, MATRICES, Parameter, rank_parameters
+from trtllm_engine.network.quantized import stored_tensors
 from trtllm_engine.network.rank import WHOLE, Rank
+from trtllm_engine.network.scheme import Scheme
 
 
-def weight_order(folder: Path, config: DecoderConfig, rank: Rank = WHOLE) -> list[Parameter]:
+def weight_order(
+    folder: Path, config: DecoderConfig, rank: Rank = WHOLE, stored: StoredScheme | None = None
+) -> list[Parameter]:
     """Every tensor that the rank holds, file by file. Raises what `check_tensors` raises."""
-    return [parameter for parameter, _ in _ordered(folder, config, rank)]
+    headers = read_headers(folder)
+    check_tensors(config, headers, stored)
+    return [parameter for parameter, _ in _ordered(headers, config, rank, stored)]
 
 
 def load_weights(
-    folder: Path, config: DecoderConfig, dtype: torch.dtype, rank: Rank = WHOLE
-) -> Iterator[tuple[str, torch.Tensor]]:
+    folder: Path,
+    config: DecoderConfig,
+    dtype: torch.dtype,
+    rank: Rank = WHOLE,
+    scheme: Scheme | None = None,
+    stored: StoredScheme | None = None,
+) -> Iterator[tuple[str, Tensor]]:
     """Every tensor that the rank holds, contiguous, in `weight_order`, converted to `dtype` where it has another.
 
+    With a scheme, values and scales take the place of the matrices (`stored_tensors`). They are read where the
+    checkpoint is quantised as `stored` says, and made by rounding where it is not: then of what the rank has, so that a
+    scale of a whole row is that of the rank's part of it.
+
     What needs no conversion and lies together in the mapped file stays there; the rest is copied to files of its own.
-    Raises what `check_tensors` raises, and NO_SPACE where the copies do not fit.
+    Raises what `check_tensors` and `unpack_into` raise, and NO_SPACE where the copies do not fit.
     """
-    with ExitStack() as stack:
-        files: dict[str, Any] = {}
-        for parameter, pieces in _ordered(folder, config, rank):
-            for file, _ in pieces:
-                if file not in files:
-                    files[file] = stack.enter_context(safe_open(str(folder / file), framework="pt"))
-            yield parameter.name, _read(parameter, [(files[file], place) for file, place in pieces], dtype)
-
-
-def _ordered(folder: Path, config: DecoderConfig, rank: Rank) -> list[tuple[Parameter, list[tuple[str, Place]]]]:
-    """Each parameter with the (file, place) of its pieces, sorted by the file of the first."""
     headers = read_headers(folder)
-    check_tensors(config, headers)
+    check_tensors(config, headers, stored)
+    with tensor_files(folder, headers) as files:
+        for parameter, places in _ordered(headers, config, rank, stored):
+            if scheme is None or parameter.role not in MATRICES:
+                yield parameter.name, _read(files, parameter, places, dtype)
+                continue
+            tensors = stored_tensors(parameter, dtype, scheme)
+            values, scales = (mapped_empty(shape, kind) for kind, shape in tensors.values())
+            for index, place, part in _pieces(parameter, places):
+                if stored is None:
+                    round_into(values[index], scales[index], files.slice(place.tensor, *part), scheme)
+                else:
+                    unpack_into(values[index], scales[index], files, place, part, stored)
+            yield from zip(tensors, (values, scales), strict=True)
+
+
+def _ordered(
+    headers: dict[str, Header], config: DecoderConfig, rank: Rank, stored: StoredScheme | None
+) -> list[tuple[Parameter, list[Place]]]:
+    """Each parameter with the places of what the rank has of it, sorted by the file of the first."""
     files = {name: file for file, header in headers.items() for name in header.tensors}
     family = family_of(config.architecture)
+
+    def file(item: tuple[Parameter, list[Place]]) -> str:
+        parameter, (place, *_) = item
+        packed = stored is not None and parameter.role in MATRICES
+        return files[next(iter(stored.tensors(place))) if stored is not None and packed else place.tensor]
+
     found = [
-        (
-            parameter,
-            [
-                (files[place.tensor], place)
-                for place in _pieces(parameter, family.places(config, parameter.role, parameter.layer))
-            ],
-        )
+        (parameter, _held(parameter, family.places(config, parameter.role, parameter.layer)))
         for parameter in rank_parameters(config, rank)
     ]
-    return sorted(found, key=lambda item: item[1][0][0])
+    return sorted(found, key=file)
 
 
-def _pieces(parameter: Parameter, places: list[Place]) -> list[Place]:
-    """The rank's: of experts with a tensor each, only its own."""
+def _held(parameter: Parameter, places: list[Place]) -> list[Place]:
+    """Of experts with a tensor each, the rank's own."""
     return places if len(places) == 1 else [places[expert] for expert in parameter.part[0]]
 
 
-def _read(parameter: Parameter, pieces: list[tuple[Any, Place]], dtype: torch.dtype) -> torch.Tensor:
+def _pieces(parameter: Parameter, places: list[Place]) -> Iterator[tuple[int | slice, Place, tuple[range, ...]]]:
+    """Where in the parameter each place's part goes, and what it is of the place's tensor."""
+    if parameter.role in IN_EXPERTS:
+        yield from ((expert, place, parameter.part[1:]) for expert, place in enumerate(places))
+    else:
+        (place,), (rows, *columns) = places, parameter.part
+        yield slice(None), place, (range(rows.start + place.first_row, rows.stop + place.first_row), *columns)
+
+
+def _read(files: TensorFiles, parameter: Parameter, places: list[Place], dtype: torch.dtype) -> Tensor:
+    pieces = list(_pieces(parameter, places))
     if parameter.role not in IN_EXPERTS:
-        ((file, place),) = pieces
-        stored = _slice(file, place, parameter.part)
-        if stored.dtype == dtype and stored.is_contiguous():
-            return stored
-        return mapped_empty(parameter.shape, dtype).copy_(stored)
+        ((_, place, part),) = pieces
+        found = files.slice(place.tensor, *part)
+        if found.dtype == dtype and found.is_contiguous():
+            return found
     weights = mapped_empty(parameter.shape, dtype)
-    for index, (file, place) in enumerate(pieces):
-        weights[index] = _slice(file, place, parameter.part[1:])
+    for index, place, part in pieces:
+        weights[index] = files.slice(place.tensor, *part)
     return weights
-
-
-def _slice(file: Any, place: Place, part: tuple[range, ...]) -> torch.Tensor:
-    """A view of the mapped file."""
-    rows = range(part[0].start + place.first_row, part[0].stop + place.first_row)
-    tensor: torch.Tensor = file.get_slice(place.tensor)[tuple(slice(r.start, r.stop) for r in (rows, *part[1:]))]
-    return tensor

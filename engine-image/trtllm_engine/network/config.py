@@ -187,6 +187,10 @@ class ConfigReader:
             raise self._wrong(key, "a list of strings", value)
         return tuple(value)
 
+    def keys(self, key: str) -> list[str]:
+        """The keys of the object under `key`; none if it is absent."""
+        return [*self.section(key)._raw]
+
     def section(self, key: str) -> ConfigReader:
         """The object under `key`; empty if it is absent."""
         value = self._raw.get(key)

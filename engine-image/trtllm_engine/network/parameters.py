@@ -46,6 +46,8 @@ class Role(enum.Enum):
 
 OUTSIDE_LAYERS = frozenset({Role.EMBEDDING, Role.FINAL_NORM, Role.LM_HEAD})
 IN_EXPERTS = frozenset({Role.EXPERT_GATE, Role.EXPERT_UP, Role.EXPERT_DOWN})
+MATRICES = IN_EXPERTS | {Role.QUERY, Role.KEY, Role.VALUE, Role.OUTPUT, Role.GATE, Role.UP, Role.DOWN}
+"""What may be quantised. Embedding, head and router decide too much for what they would save."""
 
 
 def weight_name(role: Role, layer: int = 0) -> str:

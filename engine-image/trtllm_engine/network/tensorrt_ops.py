@@ -6,6 +6,7 @@ is passed in. Networks are strongly typed: operands of a layer have equal types 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final
@@ -16,6 +17,7 @@ from trtllm_engine.contract import ExitCode
 from trtllm_engine.failure import Failure
 from trtllm_engine.network.config import Activation, DecoderConfig
 from trtllm_engine.network.decoder import decoder
+from trtllm_engine.network.quantized import SCALES, VALUES
 from trtllm_engine.network.rank import WHOLE, Rank
 from trtllm_engine.network.rope import rope_tables
 
@@ -46,7 +48,8 @@ INPUTS: Final[Mapping[str, tuple[str, tuple[int, ...]]]] = {
 class TensorRtOps:
     """Adds one layer or a few for each operation.
 
-    `weights` are the rank's, named by `weight_name`, in the type of the network; TensorRT keeps only pointers to them,
+    `weights` are the rank's, named by `weight_name`, in the type of the network, or the values and scales of quantised
+    ones; TensorRT keeps only pointers to them,
     so they and `constants` must live until the engine is built. Constant layers are named after what they hold.
     Collectives are over the rank's tensor group: that is the communicator which the runtime gives.
     """
@@ -99,8 +102,7 @@ class TensorRtOps:
         return self._elementwise(found, self._reshape(inside, (0, 0, 1)), operation.PROD)
 
     def linear(self, x: TrtTensor, weight: str, bias: str | None) -> TrtTensor:
-        matrix = self._constant(weight, self._weight(weight), (1, *self._weight(weight).shape))
-        product = self._multiply(x, matrix, f"{weight}.product")
+        product = self._multiply(x, self._matrix(weight), f"{weight}.product")
         return product if bias is None else self.add_bias(product, bias)
 
     def add_bias(self, x: TrtTensor, bias: str) -> TrtTensor:
@@ -230,8 +232,7 @@ class TensorRtOps:
         """Every expert computes every token: exact for any routing, and E / k times the work of a grouped kernel."""
 
         def linear(x: TrtTensor, weight: str) -> TrtTensor:
-            matrix = self._constant(weight, self._weight(weight), (1, *self._weight(weight).shape))
-            return self._multiply(x, matrix, f"{weight}.product")
+            return self._multiply(x, self._matrix(weight), f"{weight}.product")
 
         tokens = self._reshape(x, (0, 1, -1, self._config.hidden_size))
         answers = linear(self.gate(activation, linear(tokens, gate), linear(tokens, up)), down)
@@ -309,14 +310,40 @@ class TensorRtOps:
     def _weight(self, name: str) -> torch.Tensor:
         return self._weights[name]
 
+    def _matrix(self, name: str) -> TrtTensor:
+        """[1, ..., out, in], in the type of the network: a constant, or made of values and scales at run time."""
+        if name in self._weights:
+            return self._constant(name, self._weight(name), (1, *self._weight(name).shape))
+        values, scales = self._weight(name + VALUES).flatten(0, -2), self._weight(name + SCALES)
+        groups = scales.shape[-1]
+        one = groups == 1  # for a row: then they are a vector, and the layer is told the axis
+        layer = self._network.add_dequantize(
+            self._small_constant(name + VALUES, values),
+            self._constant(name + SCALES, scales, (-1,) if one else (-1, groups)),
+            trt_dtype(self._trt, self._dtype),
+        )
+        if layer is not None and one:
+            layer.axis = 0
+        return self._reshape(self._add(layer, f"{name}.dequantized"), (1, *scales.shape[:-1], -1))
+
     def _constant(self, name: str, values: torch.Tensor, shape: Sequence[int]) -> TrtTensor:
         """A constant seen in another shape; equal memory is stored once in the plan."""
         seen = values.contiguous().view(*shape)
+        return self._add_constant(name, seen, tuple(seen.shape), trt_dtype(self._trt, seen.dtype))
+
+    def _small_constant(self, name: str, values: torch.Tensor) -> TrtTensor:
+        """Values of a quantised matrix [rows, ...]; for TensorRT too the lower half of a byte comes first."""
+        rows, columns = values.shape
+        if values.dtype is torch.uint8:
+            return self._add_constant(name, values.contiguous(), (rows, 2 * columns), self._trt.int4)
+        return self._constant(name, values, (rows, columns))
+
+    def _add_constant(self, name: str, values: torch.Tensor, shape: tuple[int, ...], kind: Any) -> TrtTensor:
         while name in self.constants:
             name = f"{name}.again"
-        self.constants[name] = seen
-        weights = self._trt.Weights(trt_dtype(self._trt, seen.dtype), seen.data_ptr(), seen.numel())
-        return self._add(self._network.add_constant(tuple(seen.shape), weights), name)
+        self.constants[name] = values
+        weights = self._trt.Weights(kind, values.data_ptr(), math.prod(shape))
+        return self._add(self._network.add_constant(shape, weights), name)
 
     def _times(self, x: TrtTensor, factor: float, name: str) -> TrtTensor:
         """x * factor, in x's type."""
@@ -397,6 +424,7 @@ def trt_dtype(trt: ModuleType, dtype: torch.dtype) -> Any:
         torch.float32: "float32",
         torch.float16: "float16",
         torch.bfloat16: "bfloat16",
+        torch.int8: "int8",
         torch.int32: "int32",
         torch.int64: "int64",
     }

@@ -18,9 +18,9 @@ from trtllm_engine.network.torch_ops import Cache, TorchOps, plan_rows
 class TorchDecoder:
     """A rank of a decoder, with `max_batch_size` cache slots of `max_seq_len` positions each.
 
-    `weights` are those of the rank, named by `weight_name`; those of another dtype or device are converted, others are
-    used where they are (memory-mapped ones included). A slot needs no clearing between requests: what is beyond the
-    live length is never read.
+    `weights` are those of the rank, named by `weight_name`, or the values and scales of quantised ones; those of
+    another dtype or device are converted, others are used where they are (memory-mapped ones included). A slot needs no
+    clearing between requests: what is beyond the live length is never read.
 
     Where there are more ranks, every step is made by all of them at once: `forward` on rank 0, `follow` with the same
     arguments on the others. Not thread-safe; one caller at a time.
@@ -44,7 +44,7 @@ class TorchDecoder:
         self.max_seq_len = max_seq_len
         self.rank = rank
         self._collectives = collectives or Alone()
-        self._weights = {name: weight.to(self.device, dtype) for name, weight in weights.items()}
+        self._weights = {name: self._placed(weight) for name, weight in weights.items()}
         layers = rank.layers(config)
         self._windows = {config.window(layer) for layer in layers}
         self._tables = {
@@ -128,6 +128,10 @@ class TorchDecoder:
         if not self.rank.is_last_stage:
             self._collectives.send(result, self.rank.next)
         return result
+
+    def _placed(self, weight: Tensor) -> Tensor:
+        """Quantised values are of one byte, and keep their type."""
+        return weight.to(self.device, self.dtype if weight.itemsize > 1 else weight.dtype)
 
     def _empty(self, shape: tuple[int, ...]) -> Tensor:
         return torch.zeros(shape, dtype=self.dtype, device=self.device)

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from trtllm_engine.network.collectives import Collectives
 from trtllm_engine.network.config import Activation
+from trtllm_engine.network.quantized import SCALES, VALUES, dequantize
 
 Cache = tuple[Tensor, Tensor]
 """Keys and values of one layer, each [slots, Nkv, S_max, H]."""
@@ -109,7 +110,7 @@ class TorchOps:
         return rows * (here == ids).unsqueeze(-1)
 
     def linear(self, x: Tensor, weight: str, bias: str | None) -> Tensor:
-        return functional.linear(x, self._weights[weight], None if bias is None else self._weights[bias])
+        return functional.linear(x, self._matrix(weight), None if bias is None else self._weights[bias])
 
     def add_bias(self, x: Tensor, bias: str) -> Tensor:
         return x + self._weights[bias]
@@ -178,15 +179,16 @@ class TorchOps:
     def experts(self, x: Tensor, routing: Tensor, activation: Activation, gate: str, up: str, down: str) -> Tensor:
         """Each expert computes the tokens that chose it, and no others."""
         tokens, counts = x.flatten(0, 1), routing.flatten(0, 1)
-        gates, ups, downs = (self._weights[name] for name in (gate, up, down))
         total = torch.zeros_like(tokens)
         for expert in counts.any(dim=0).nonzero().flatten().tolist():
             rows = counts[:, expert].nonzero().flatten()
             asked = tokens[rows]
             inner = self.gate(
-                activation, functional.linear(asked, gates[expert]), functional.linear(asked, ups[expert])
+                activation,
+                functional.linear(asked, self._matrix(gate, expert)),
+                functional.linear(asked, self._matrix(up, expert)),
             )
-            answers = functional.linear(inner, downs[expert]) * counts[rows, expert, None]
+            answers = functional.linear(inner, self._matrix(down, expert)) * counts[rows, expert, None]
             total.index_add_(0, rows, answers.to(total.dtype))
         return total.view(x.shape)
 
@@ -204,6 +206,14 @@ class TorchOps:
 
     def all_gather(self, x: Tensor) -> Tensor:
         return self._collectives.all_gather(x)
+
+    def _matrix(self, name: str, expert: int | None = None) -> Tensor:
+        """A weight, or one expert's; of quantised ones nothing is kept but values and scales."""
+
+        def kept(name: str) -> Tensor:
+            return self._weights[name] if expert is None else self._weights[name][expert]
+
+        return kept(name) if name in self._weights else dequantize(kept(name + VALUES), kept(name + SCALES))
 
 
 def _capped_attention(query: Tensor, key: Tensor, value: Tensor, view: View, scale: float, cap: float) -> Tensor:

@@ -49,14 +49,14 @@ class Reason(enum.StrEnum):
     WAITING_FOR_GPUS = "WaitingForGPUs", "Pods wait for a node with free GPUs."
     WAITING_FOR_NODE = "WaitingForNode", "Pods wait for a node with room for them; the message carries what is short."
     WAITING_FOR_SECRET = "WaitingForSecret", "A Secret that a pod refers to, or a key in it, does not exist."
-    WAITING_FOR_QUOTA = "WaitingForQuota", "The namespace's quota does not allow the pods."
+    WAITING_FOR_QUOTA = "WaitingForQuota", "A quota does not allow the pods, or a scheduling gate holds them back."
     FORBIDDEN = "Forbidden", "The API server does not let the operator do something: a right, or somebody's policy."
     IMAGE_PULL_FAILING = "ImagePullFailing", "An image cannot be pulled."
     REPLICA_CRASHING = "ReplicaCrashing", "A replica keeps ending; the message carries how."
     PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded", "A replica did not become ready in time."
     ROLLED_BACK = "RolledBack", "The target revision failed, and the last good one serves again."
     SUSPENDED = "Suspended", "The spec says suspend: pods are gone, engines are kept."
-    DELETING = "Deleting", "The object is being deleted."
+    DELETING = "Deleting", "Something that must be gone first is still being deleted."
 
 
 class ConditionType(enum.StrEnum):

@@ -17,7 +17,7 @@ from .llm_args import LlmArgs
 from .model_facts import ModelStatus
 from .pods import ModelVolume, PodTemplate, Resources, Scheduling, SecretKeyReference
 from .problems import Adjustment, Problem, Refused
-from .schema import ApiModel, StatusModel, parse_spec, parse_status
+from .schema import FIELDS_CONFLICT, ApiModel, StatusModel, parse_spec, parse_status
 from .views import Json, Meta
 
 DEFAULT_PORT: Final = 8000
@@ -98,6 +98,10 @@ IntOrPercent = Annotated[
 """A number of replicas, or a percentage of them."""
 
 
+def _conflict(fields: list[str], message: str, hint: str) -> PydanticCustomError:
+    return PydanticCustomError(FIELDS_CONFLICT, "{message}", {"message": message, "fields": fields, "hint": hint})
+
+
 class Strategy(ApiModel):
     """How a changed spec is rolled out, and when it is given up. No pod sees any of it."""
 
@@ -123,12 +127,15 @@ class Strategy(ApiModel):
     def _numbers_make_sense(self) -> Self:
         nothing = (0, "0%")
         if self.type is StrategyType.RECREATE and (self.max_surge is not None or self.max_unavailable is not None):
-            raise PydanticCustomError(
-                "strategy", "maxSurge and maxUnavailable have no meaning for Recreate; remove them"
+            written = [
+                f for f, v in (("maxSurge", self.max_surge), ("maxUnavailable", self.max_unavailable)) if v is not None
+            ]
+            raise _conflict(
+                written, "has no meaning with type Recreate, which removes all old replicas first", "remove it"
             )
         if self.max_surge in nothing and self.max_unavailable in nothing:
-            raise PydanticCustomError(
-                "strategy", "maxSurge and maxUnavailable are both 0, so no replica could be replaced; raise one to 1"
+            raise _conflict(
+                ["maxUnavailable"], "is 0, and so is maxSurge: no replica could be replaced", "set one of the two to 1"
             )
         return self
 

@@ -65,7 +65,7 @@ class Toleration(ApiModel):
     """Value of the taint, for operator Equal."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Effect of the taint; left out: every effect."""
-    toleration_seconds: int | None = None
+    toleration_seconds: int | None = Field(default=None, ge=0, le=2**31 - 1)
     """Seconds for which a NoExecute taint is tolerated."""
 
 

@@ -1,7 +1,7 @@
-"""Generates the reference of both kinds from the models: `python -m trtllm_operator.api.reference DIRECTORY`.
+"""Generates the reference of both kinds and of the conditions: `python -m trtllm_operator.api.reference DIRECTORY`.
 
-Every field with its type, what is allowed, the default, the phase and what it is; and every field of LlmArgs that a
-spec has not, with the reason.
+Every field with its type, what is allowed, the default, the phase and what it is; every field of LlmArgs that a spec
+has not, with the reason; and every reason of a condition, with what to do.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from .conditions import Reason
 from .crd import structural
 from .deployment import LLMDeployment, LLMDeploymentSpec, LLMDeploymentStatus
 from .engine import MUTABLE_FIELDS, LLMEngine, LLMEngineSpec, LLMEngineStatus
+from .guidance import GUIDE, NOT_PRODUCED, Guidance, Situation
 from .left_out import LEFT_OUT
 from .llm_args import REQUIRED, EngineArgs, LlmArgs, Ref
 from .schema import ApiModel, models_in
@@ -30,9 +32,60 @@ PHASES: Final = """Phase says what a field affects in the reference: `build` the
 arbitration takes in its place is in `status.adjustments`."""
 
 
+CONDITIONS: Final = """`status.conditions` says how an object stands. Only these types occur:
+
+| Condition | There | Says |
+| --- | --- | --- |
+| `Ready` | always | `True`: what the spec asks for is there, at this generation |
+| `Reconciling` | only while true | work goes on, or waits for what the reason names, for as long as it takes |
+| `Stalled` | only while true | somebody must act; what served before goes on serving |
+| `SpecValid` | always | `False`: the spec is refused; `status.problems` lists every field |
+| `EngineReady` | of an LLMDeployment | the engine of the target revision is built; `Unknown`: none is asked for yet |
+| `Available` | of an LLMDeployment | some replica serves, of whichever revision |
+
+The last three carry the reason of `Ready` while they are not `True`. A deployment can be `Available` and `Stalled` at
+once: the old revision serves, and the new one failed.
+
+The reason is one word out of the list below, for machines. The message says more: the names, the numbers, and the next
+command. Commands here are for the object's namespace; what stands in capitals is in the message.
+
+```
+kubectl get llmd                              # the column REASON
+kubectl describe llmd NAME                    # conditions with their messages, and events
+kubectl wait --for=condition=Ready llmd/NAME --timeout=30m
+```"""
+
+
 def pages() -> dict[str, str]:
-    """Both pages, by file name."""
-    return {"llmdeployment.md": _deployment(), "llmengine.md": _engine()}
+    """All pages, by file name."""
+    return {"llmdeployment.md": _deployment(), "llmengine.md": _engine(), "conditions.md": _conditions()}
+
+
+def _conditions() -> str:
+    told = [part for situation in Situation for part in _situation(situation)]
+    never = _table(("Reason", "Meaning", "Why"), ((f"`{r}`", r.meaning, why) for r, why in NOT_PRODUCED.items()))
+    return _page("Conditions", CONDITIONS, [*told, "## Not in this version", "Kept free, and never reported.", never])
+
+
+def _situation(situation: Situation) -> Iterator[str]:
+    reasons = [(reason, guidance) for reason, guidance in GUIDE.items() if guidance.situation is situation]
+    yield f"## {situation.value}"
+    yield _table(
+        ("Reason", "Means", "Conditions", "Who acts"),
+        ((f"[{r}](#{r.lower()})", r.meaning, _shown_as(g), g.actor.value) for r, g in reasons),
+    )
+    for reason, guidance in reasons:
+        yield from _reason(reason, guidance)
+
+
+def _reason(reason: Reason, guidance: Guidance) -> Iterator[str]:
+    yield f"### {reason}"
+    yield "\n".join(("```", *guidance.look, "```"))
+    yield guidance.remedy
+
+
+def _shown_as(guidance: Guidance) -> str:
+    return " or ".join(f"`{shown.value}`" for shown in guidance.shown)
 
 
 def _deployment() -> str:
@@ -190,7 +243,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def main(directory: Path) -> None:
-    """Write both pages."""
+    """Write all pages."""
     for name, text in pages().items():
         (directory / name).write_text(text)
 

@@ -6,21 +6,32 @@ reference's default is told in the description only, because arbitration must te
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic_core import ErrorDetails
 
 from .conditions import Reason
 from .problems import Problem
 from .spellings import camel_case, plain
-from .tree import Place, aliases, held_models, place, tag
-from .unknown import near_value, unknown_key
+from .tree import Part, Place, aliases, held_models, place, tag
+from .unknown import meant_section, near_value, unknown_key
 
 QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 """The quantities that make sense for a request: not negative, no exponent."""
+QUANTITY_SAID: Final = "it must be a quantity"
+UNITS: Final[Mapping[str, Decimal]] = {
+    "": Decimal(1),
+    "m": Decimal("0.001"),
+    "k": Decimal(1000),
+    **{unit: Decimal(1000) ** power for power, unit in enumerate("MGTPE", start=2)},
+    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
+}
 
 Quantity = Annotated[
     str,
@@ -39,6 +50,18 @@ Quantity = Annotated[
 
 ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 LabelMap = Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=64)]
+
+
+def amount(quantity: str) -> Decimal:
+    """The number that a quantity stands for."""
+    number = quantity.rstrip("".join(UNITS))
+    return Decimal(number) * UNITS[quantity[len(number) :]]
+
+
+FIELDS_CONFLICT: Final = "fields_conflict"
+"""Kind of a finding about fields that exclude each other: its context names the `fields` and the `hint`."""
+RANGE: Final = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})
+MOST_DIGITS: Final = 10**4000
 
 
 class ApiModel(BaseModel):
@@ -71,24 +94,17 @@ def models_in(annotation: Any) -> list[type[ApiModel]]:
 def parse_spec(model: type[Spec], data: Any) -> tuple[Spec | None, tuple[Problem, ...]]:
     """The spec, or every problem with it at its path; never raises."""
     try:
-        # By alias alone: the API server knows no other name, and what it drops must not be obeyed elsewhere.
-        return model.model_validate_json(json.dumps(data), strict=True, by_alias=True, by_name=False), ()
+        return _validated(model, data), ()
     except ValidationError as error:
-        return None, spec_problems(model, error)
+        return None, spec_problems(model, error, data)
     except (TypeError, ValueError) as error:
-        return None, (_problem("spec", f"is not JSON: {error}"),)
+        endless = tuple(_endless(data, "spec"))
+        return None, endless or (_problem("spec", f"is not JSON: {error}"),)
 
 
-def spec_problems(model: type[ApiModel], error: ValidationError, where: str = "spec") -> tuple[Problem, ...]:
-    """The validator's findings about `model`, which lies at `where`, as users read them."""
-    found = error.errors()
-    return tuple(
-        problem
-        for e in found
-        # A list whose items are wrong is also told to be too short: the validator counts the right ones only.
-        if not (e["type"] == "too_short" and any(o["loc"][:-1] == e["loc"] for o in found if o["loc"]))
-        for problem in _problems(model, where, e["loc"], e["type"], e["msg"], e.get("input"))
-    )
+def spec_problems(model: type[ApiModel], error: ValidationError, data: Any, where: str = "spec") -> tuple[Problem, ...]:
+    """The validator's findings about `data`, which should be a `model` and lies at `where`, as users read them."""
+    return tuple(problem for e in _findings(error) for problem in _problems(model, data, where, e))
 
 
 def parse_status(model: type[Status], data: Any) -> Status:
@@ -107,24 +123,103 @@ def field_path(*parts: int | str) -> str:
     return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in parts).lstrip(".")
 
 
-def _problems(
-    model: type[ApiModel], where: str, loc: tuple[int | str, ...], kind: str, text: str, value: Any
-) -> Iterator[Problem]:
+def _validated(model: type[Spec], data: Any) -> Spec:
+    # By alias alone: the API server knows no other name, and what it drops must not be obeyed elsewhere.
+    return model.model_validate_json(json.dumps(data), strict=True, by_alias=True, by_name=False)
+
+
+def _endless(data: Any, path: str) -> Iterator[Problem]:
+    """Numbers of more digits than Python writes."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from _endless(value, f"{path}.{key}")
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _endless(value, f"{path}[{index}]")
+    elif isinstance(data, int) and abs(data) >= MOST_DIGITS:
+        yield _problem(path, "is a number of thousands of digits", "write the number that is meant")
+
+
+def _findings(error: ValidationError) -> list[ErrorDetails]:
+    # A list whose items are wrong is also told to be too short: the validator counts the right ones only.
+    found = error.errors()
+    return [
+        e for e in found if not (e["type"] == "too_short" and any(o["loc"][:-1] == e["loc"] for o in found if o["loc"]))
+    ]
+
+
+def _problems(model: type[ApiModel], data: Any, where: str, e: ErrorDetails) -> Iterator[Problem]:
+    loc, kind, value, context = e["loc"], e["type"], e.get("input"), e.get("ctx", {})
     at = place(model, loc)
     path = field_path(where, *at.parts)
-    if kind in ("union_tag_not_found", "union_tag_invalid"):
+    if kind == FIELDS_CONFLICT:
+        for field in context["fields"]:
+            yield _problem(f"{path}.{field}", e["msg"], context["hint"])
+    elif kind in ("union_tag_not_found", "union_tag_invalid"):
         yield _untold(at, path, value)
         known = {plain(name) for option in at.models for name in aliases(option)}
         for key in (key for key in value if plain(key) not in known):
-            yield _problem(f"{path}.{key}", "unknown field", unknown_key(model, (*loc, key), where, value[key]))
+            yield _problem(f"{path}.{key}", "unknown field", unknown_key(model, (*loc, key), where, data))
     elif kind == "extra_forbidden":
-        yield _problem(path, "unknown field", unknown_key(model, loc, where, value))
+        yield _problem(path, "unknown field", unknown_key(model, loc, where, data))
+        yield from _inside(model, data, where, loc, value)
     elif kind == "missing":
-        yield _problem(path, "is required")
+        yield _problem(path, "is required", _asked_for(at))
     else:
-        yield _problem(
-            path, f"{_shown(value)} is not allowed: {_said(text)}", _quotes(kind, value) or _meant(at, value)
-        )
+        said = _range(at) if kind in RANGE else QUANTITY_SAID if _is_quantity(context) else _said(e["msg"])
+        yield _problem(path, f"{_shown(value)} is not allowed: {said}", _remedy(at, e))
+
+
+def _inside(model: type[ApiModel], data: Any, where: str, loc: Sequence[Part], value: Any) -> Iterator[Problem]:
+    """What is wrong inside a section whose name is wrong, at the paths that were written."""
+    meant = meant_section(model, loc) if isinstance(value, Mapping) else None
+    if meant is None:
+        return
+    above = place(model, loc[:-1]).parts
+    nested: Any = {meant: value}
+    for part in reversed(above):
+        nested = {part: nested}
+    try:
+        _validated(model, nested)
+    except ValidationError as error:
+        right, written = field_path(where, *above, meant), field_path(where, *loc)
+        for e in _findings(error):
+            if e["loc"][: len(above) + 1] == (*above, meant):
+                for problem in _problems(model, nested, where, e):
+                    yield dataclasses.replace(problem, path=written + problem.path.removeprefix(right))
+
+
+def _remedy(at: Place, e: ErrorDetails) -> str | None:
+    kind, value = e["type"], e.get("input")
+    if value is None:
+        empty = at.models and kind in ("model_type", "model_attributes_type", "tuple_type", "dict_type")
+        return "it is empty: indent the lines below it, or remove it" if empty else "give it a value, or remove it"
+    if _is_quantity(e.get("ctx", {})):
+        return "write for example 2, 1.5, 500m or 4Gi"
+    return _quotes(kind, value) or _meant(at, value)
+
+
+def _asked_for(at: Place) -> str | None:
+    """What to write, from the field's description."""
+    if not at.description:
+        return None
+    said = " ".join(at.description.split()).split(". ")[0].rstrip(".")
+    return f"write it: {said[:1].lower()}{said[1:]}"
+
+
+def _is_quantity(context: Mapping[str, Any]) -> bool:
+    return context.get("pattern") == QUANTITY_PATTERN
+
+
+def _range(at: Place) -> str:
+    """Both bounds of a number."""
+    words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+    bounds: dict[str, str] = {}
+    for constraint in at.constraints:
+        for name, word in words.items():
+            if (limit := getattr(constraint, name, None)) is not None:
+                bounds.setdefault(name, f"{word} {limit}")
+    return f"it must be {' and '.join(bounds[name] for name in words if name in bounds)}"
 
 
 def _untold(at: Place, path: str, value: Mapping[str, Any]) -> Problem:

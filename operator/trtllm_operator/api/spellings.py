@@ -115,6 +115,11 @@ NO_PLACE: Final[Mapping[str, str]] = {
 }
 """What a spec cannot say, and why."""
 
+REFUSED: Final[Mapping[str, tuple[Any, str]]] = {
+    "trust_remote_code": (True, "code from a model's repository is never run"),
+}
+"""Values that are refused under the right name as well, and why."""
+
 SPELLINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "backend": {"_autodeploy": "autodeploy", "torch": "pytorch", "trt": None, "tensorrt": None, "cpp": None},
     "dtype": {

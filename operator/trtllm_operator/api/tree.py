@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 Part = int | str
 
@@ -22,6 +23,10 @@ class Place:
     """What may stand there: none for a value, several for a union."""
     annotation: Any
     """Type of the field."""
+    description: str | None = None
+    """What the field is, if it is one."""
+    constraints: tuple[Any, ...] = ()
+    """What a value must keep beyond its type."""
 
 
 def held_models(annotation: Any) -> list[type[BaseModel]]:
@@ -59,6 +64,7 @@ def place(root: type[BaseModel], loc: Sequence[Part]) -> Place:
     parts: list[Part] = []
     models: list[type[BaseModel]] = [root]
     annotation: Any = root
+    field: FieldInfo | None = None
     for part in loc:
         chosen = [model for model in models if (tag(model) or ("", ""))[1] == part] if len(models) > 1 else []
         if chosen:
@@ -67,10 +73,43 @@ def place(root: type[BaseModel], loc: Sequence[Part]) -> Place:
         parts.append(part)
         if isinstance(part, int):
             continue
-        field = next((f for model in models for f in model.model_fields.values() if f.alias == part), None)
-        if field is not None:
-            models, annotation = held_models(field.annotation), field.annotation
-    return Place(parts=tuple(parts), models=tuple(models), annotation=annotation)
+        found = next((f for model in models for f in model.model_fields.values() if f.alias == part), None)
+        if found is not None:
+            field, models, annotation = found, held_models(found.annotation), found.annotation
+    return Place(
+        parts=tuple(parts),
+        models=tuple(models),
+        annotation=annotation,
+        description=field.description if field else None,
+        constraints=tuple(_constraints(field)) if field else (),
+    )
+
+
+def written_path(root: type[BaseModel], parts: Sequence[str]) -> str:
+    """The path of a field as a user writes it: a list is marked by `[]`."""
+    written = []
+    for end, part in enumerate(parts, start=1):
+        here = place(root, parts[:end])
+        many = end < len(parts) and _many(here.annotation)
+        written.append(f"{part}[]" if many else part)
+    return ".".join(written)
+
+
+def _many(annotation: Any) -> bool:
+    """Whether a value of this type is a list."""
+    return typing.get_origin(annotation) in (tuple, list) or any(map(_many, typing.get_args(annotation)))
+
+
+def _constraints(annotated: Any) -> Iterator[Any]:
+    """Of a field and of what it holds, those of the field first."""
+    if isinstance(annotated, FieldInfo):
+        yield from annotated.metadata
+        yield from _constraints(annotated.annotation)
+        return
+    for constraint in getattr(annotated, "__metadata__", ()):
+        yield from constraint.metadata if isinstance(constraint, FieldInfo) else (constraint,)
+    for inner in typing.get_args(annotated):
+        yield from _constraints(inner)
 
 
 def sections(root: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:

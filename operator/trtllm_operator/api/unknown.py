@@ -10,20 +10,29 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from .left_out import LEFT_OUT
-from .spellings import IMPLIED, MOVED, NO_PLACE, SIMILAR, SPELLINGS, WRAPPERS, camel_path, plain, plain_path
-from .tree import Part, Place, aliases, closed_values, place, sections, tag
+from .spellings import IMPLIED, MOVED, NO_PLACE, REFUSED, SIMILAR, SPELLINGS, WRAPPERS, camel_path, plain, plain_path
+from .tree import Part, Place, aliases, closed_values, place, sections, tag, written_path
 
 MOST_NAMES: Final = 16
 """Of a section, in a hint: more are not read."""
 MOST_PLACES: Final = 3
+OFF: Final = "disable"
+"""What a list of words has in place of false; the first other word stands for true."""
+VERY_NEAR: Final = 0.9
+"""Likeness of a name from which nothing else can be meant."""
 
 
-def unknown_key(root: type[BaseModel], loc: Sequence[Part], where: str, value: Any) -> str:
-    """The hint for the key at the end of `loc`, below `root`, which lies at `where`; `value` is what is written."""
+def unknown_key(root: type[BaseModel], loc: Sequence[Part], where: str, data: Any) -> str:
+    """The hint for the key at the end of `loc`, below `root`, which lies at `where`; `data` is all that is written."""
     here, key = place(root, loc[:-1]), str(loc[-1])
+    value = _value(data, (*here.parts, key))
     known = sorted(_fields(here.models))
     section = [str(part) for part in here.parts if isinstance(part, str)]
     same = [name for name in known if plain(name) == plain(key)]
+    if reason := _refused(section, key, value):
+        return f"remove it: {reason}"
+    if same and _value(data, (*here.parts, same[0])) is not None:
+        return f"it is spelled {same[0]}, which is there already: remove this one"
     if same:
         return f"it is spelled {same[0]}: fields are in camelCase" if _joined(key) else f"did you mean {same[0]}?"
     if not section and (said := _said_of(root, key)):
@@ -32,6 +41,8 @@ def unknown_key(root: type[BaseModel], loc: Sequence[Part], where: str, value: A
     if any(translated.values()):
         return "; ".join(f"{name} is called {where}.{path} here" for name, path in translated.items() if path)
     if path := _looked_up(_SAME, root, [*section, key]):
+        if _value(data, path.split(".")) is not None:
+            return f"it is called {where}.{path} here, which is there already: remove this one"
         return f"it is called {where}.{path} here"
     if plain(key) in _WRAPPERS:
         return f"what is in it stands directly in {where}"
@@ -43,19 +54,34 @@ def unknown_key(root: type[BaseModel], loc: Sequence[Part], where: str, value: A
     if owner := _owner(root, section, here, key):
         return owner
     if homes := _homes(root, section, key):
-        return f"it belongs in {' or '.join(_home(where, home, key) for home in homes)}" + (
+        return f"it belongs in {' or '.join(_home(root, where, home, key) for home in homes)}" + (
             f"; or did you mean {near[0]}?" if near else ""
         )
     if path := _looked_up(_SIMILAR, root, [key]):
         return f"the nearest is {where}.{path}"
     if near:
         return f"did you mean {near[0]}?"
-    return f"known are {', '.join(known)}" if len(known) <= MOST_NAMES else _far(root, where, key)
+    # The fields of a spec can be looked up in the cluster, those of a configuration cannot.
+    if len(known) <= MOST_NAMES or where != "spec":
+        return f"known are {', '.join(known)}"
+    return _far(root, where, key)
+
+
+def meant_section(root: type[BaseModel], loc: Sequence[Part]) -> str | None:
+    """The section that the unknown key at the end of `loc` is a wrong name of, if there is no doubt."""
+    here, key = place(root, loc[:-1]), str(loc[-1])
+    if len(here.models) != 1 or not all(isinstance(part, str) for part in loc):
+        return None
+    held = [name for name in sorted(_fields(here.models)) if place(root, (*loc[:-1], name)).models]
+    same = [name for name in held if plain(name) == plain(key)]
+    return next(iter(same or difflib.get_close_matches(key, held, n=1, cutoff=VERY_NEAR)), None)
 
 
 def near_value(at: Place, value: Any) -> str | None:
     """The allowed value that is probably meant, if there is one."""
     allowed = closed_values(at.annotation)
+    if isinstance(value, bool) and OFF in allowed:
+        return next(option for option in allowed if (option == OFF) is not value)
     if not isinstance(value, str) or not allowed:
         return None
     same = [option for option in allowed if plain(option) == plain(value)]
@@ -76,7 +102,26 @@ _SIMILAR: Final = {
 }
 _NO_PLACE: Final = {plain(name): reason for name, reason in NO_PLACE.items()}
 _LEFT_OUT: Final = {plain(path.split(".")[-1]): reason for path, reason in LEFT_OUT.items()}
+_REFUSED: Final = {plain_path(path): refusal for path, refusal in REFUSED.items()}
 _WORDS: Final = {plain_path(path): words for path, words in SPELLINGS.items()}
+
+
+def _value(data: Any, path: Sequence[Part]) -> Any:
+    """What is written at the path; None where nothing is."""
+    for part in path:
+        if isinstance(data, Mapping):
+            data = data.get(part)
+        elif isinstance(data, Sequence) and isinstance(part, int) and part < len(data):
+            data = data[part]
+        else:
+            return None
+    return data
+
+
+def _refused(section: Sequence[str], key: str, value: Any) -> str | None:
+    """Why it would be refused under its right name too."""
+    refused, reason = _REFUSED.get(plain_path(".".join((*section, key))), (None, None))
+    return reason if refused is not None and value == refused else None
 
 
 def _joined(key: str) -> bool:
@@ -129,18 +174,18 @@ def _homes(root: type[BaseModel], section: Sequence[str], key: str) -> list[tupl
     return sorted(found, key=len)[:MOST_PLACES]
 
 
-def _home(where: str, path: tuple[str, ...], key: str) -> str:
-    section = ".".join((where, *path[:-1])) if len(path) > 1 else f"{where} itself"
+def _home(root: type[BaseModel], where: str, path: tuple[str, ...], key: str) -> str:
+    section = f"{where}.{written_path(root, path).rpartition('.')[0]}" if len(path) > 1 else f"{where} itself"
     return section if path[-1] == key else f"{section} as {path[-1]}"
 
 
 def _far(root: type[BaseModel], where: str, key: str) -> str:
     """The nearest name of any section; it must be very near."""
     names = {name: path for path, name in _names(root)}
-    near = difflib.get_close_matches(key, names, n=1, cutoff=0.8)
+    near = difflib.get_close_matches(key, names, n=1, cutoff=VERY_NEAR)
     if not near:
         return "kubectl explain lists the fields"
-    return f"did you mean {'.'.join((where, *names[near[0]], near[0]))}?"
+    return f"did you mean {where}.{written_path(root, (*names[near[0]], near[0]))}?"
 
 
 @cache

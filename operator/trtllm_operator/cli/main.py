@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -12,10 +12,13 @@ from .. import __version__
 from .failure import BadInput
 from .format import Format
 
+INTERRUPTED: Final = 130
+"""Exit code of a program that an interrupt ended, as shells have it."""
+
 app = typer.Typer(
     name="llmd",
-    help="Check, convert and plan LLMDeployments and LLMEngines, without a cluster or beside one. Nothing is written.",
-    epilog="Exit code: 0 fine, 1 the input is bad, 2 the command line is.",
+    help="Check, convert and plan LLMDeployments and LLMEngines without a cluster; look at them and steer them in one.",
+    epilog="Exit code: 0 fine, 1 something is wrong, 2 the command line is.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -43,6 +46,15 @@ Namespace = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of an object that names none.")
 ]
 File = Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON; - is standard input.")]
+
+
+Kubeconfig = Annotated[
+    str | None, typer.Option(metavar="FILE", help="How to reach the cluster; by default KUBECONFIG.")
+]
+Where = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace; by default the context's.")
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an LLMDeployment.")]
 
 
 def run() -> None:
@@ -172,6 +184,137 @@ def plan_command(
     )
 
 
+@app.command("status", short_help="Say what runs, what is wrong, and why.")
+def status_command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name of an LLMDeployment; without it a table of all.")
+    ] = None,
+    namespace: Where = None,
+    everywhere: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="The table of all namespaces; not with a name.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Go on looking; without a terminal a line for each change.")
+    ] = False,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Say what runs, what is wrong, and why: a table of LLMDeployments, or one with its engine, replicas and pods."""
+    if name is not None and everywhere:
+        raise typer.BadParameter("a name is looked up in one namespace: leave out --all-namespaces, or use -n")
+    from .status import status
+
+    _end(lambda: status(name, namespace=namespace, everywhere=everywhere, watch=watch, kubeconfig=kubeconfig))
+
+
+@app.command("retry", short_help="Have what was given up tried once more.")
+def retry_command(name: Name, namespace: Where = None, kubeconfig: Kubeconfig = None) -> None:
+    """Have what was given up tried once more: a revision that was rolled back, a failed build, a failed fetch."""
+    from .steering import retry
+
+    _end(lambda: retry(name, namespace=namespace, kubeconfig=kubeconfig))
+
+
+@app.command("pause", short_help="Let a changed spec wait.")
+def pause_command(name: Name, namespace: Where = None, kubeconfig: Kubeconfig = None) -> None:
+    """Let a changed spec wait (strategy.paused). What runs is kept running and scaled."""
+    from .steering import set_paused
+
+    _end(lambda: set_paused(name, True, namespace=namespace, kubeconfig=kubeconfig))
+
+
+@app.command("resume", short_help="Go on after a pause.")
+def resume_command(name: Name, namespace: Where = None, kubeconfig: Kubeconfig = None) -> None:
+    """Go on after a pause."""
+    from .steering import set_paused
+
+    _end(lambda: set_paused(name, False, namespace=namespace, kubeconfig=kubeconfig))
+
+
+@app.command("rollback", short_help="Go back to an old revision.")
+def rollback_command(
+    name: Name,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="REVISION", help="Its hash, or how that begins; without it the one before."),
+    ] = None,
+    namespace: Where = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Write what an old revision was into the spec, as an edit would; replicas and strategy stay as they are.
+
+    Where Argo CD or Flux keeps the object as it is in Git, the patch for Git is printed instead.
+    """
+    from .rollback import rollback
+
+    _end(lambda: rollback(name, to, namespace=namespace, kubeconfig=kubeconfig))
+
+
+@app.command("logs", short_help="Print what its pods say, of all ranks.")
+def logs_command(
+    name: Name,
+    build: Annotated[bool, typer.Option("--build", help="Of the pods that build its engine.")] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Of its servers.")] = False,
+    fetch: Annotated[bool, typer.Option("--fetch", help="Of the pod that fetches or inspects its model.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the pods end.")] = False,
+    previous: Annotated[bool, typer.Option("--previous", "-p", help="Of the run before the last restart.")] = False,
+    tail: Annotated[int | None, typer.Option(min=0, metavar="LINES", help="Only the last lines of each pod.")] = None,
+    namespace: Where = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Print what the pods say, of all ranks, each line with its pod before it.
+
+    Without a choice: of the servers; before there are any, of the build; before that, of the fetch.
+    """
+    if build + serve + fetch > 1:
+        raise typer.BadParameter("choose one of --build, --serve and --fetch")
+    from .logs import Which, logs
+
+    chosen = Which.BUILD if build else Which.SERVE if serve else Which.FETCH if fetch else None
+    _end(
+        lambda: logs(
+            name,
+            which=chosen,
+            follow=follow,
+            previous=previous,
+            tail=tail,
+            namespace=namespace,
+            kubeconfig=kubeconfig,
+        )
+    )
+
+
+@app.command("events", short_help="Print what was told about it, its engine and pods.")
+def events_command(name: Name, namespace: Where = None, kubeconfig: Kubeconfig = None) -> None:
+    """Print what Kubernetes and the operator told about it, its engine and their pods, oldest first."""
+    from .events import events
+
+    _end(lambda: events(name, namespace=namespace, kubeconfig=kubeconfig))
+
+
+@app.command("chat", short_help="Talk to it.")
+def chat_command(
+    name: Name,
+    system: Annotated[str | None, typer.Option(metavar="TEXT", help="What the model is told first.")] = None,
+    namespace: Where = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Talk to it: a line is a turn, the end of the input ends it. kubectl, which must be in PATH, forwards the port."""
+    from .chat import chat
+
+    _end(lambda: chat(name, system=system, namespace=namespace, kubeconfig=kubeconfig))
+
+
+@app.command("doctor", short_help="Check the cluster, and say what to do.")
+def doctor_command(config: Config = None, kubeconfig: Kubeconfig = None) -> None:
+    """Check that the cluster has what is needed, and say what to do where it has not.
+
+    Definitions, operator, webhook, nodes and their GPUs, storage. What you may not read is not judged.
+    """
+    from .doctor import doctor
+
+    _end(lambda: doctor(config=config, kubeconfig=kubeconfig))
+
+
 def _end(work: Callable[[], int]) -> None:
     """Exit with the command's code; a file that cannot be used is told on standard error."""
     try:
@@ -179,5 +322,7 @@ def _end(work: Callable[[], int]) -> None:
     except BadInput as error:
         typer.echo(f"llmd: {error}", err=True)
         code = error.exit_code
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     sys.stdout.flush()
     raise typer.Exit(code)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import ConfigException
 
 from trtllm_engine.contract import ContractError
 
@@ -16,10 +12,9 @@ from ..api.engine import LLMEngine
 from ..api.nodes import NodeFacts
 from ..api.views import GroupView, Meta
 from ..cluster.client import Client
-from ..cluster.connection import configure
-from ..cluster.errors import ClusterError, Forbidden
+from ..cluster.errors import Forbidden
 from ..resolve.revision import Frozen
-from .failure import BadInput
+from .cluster import with_cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,21 +32,7 @@ class Observed:
 
 def observe(namespace: str, name: str, *, resource: str, kubeconfig: str | None) -> Observed:
     """Read the cluster; `resource` stands for a GPU. Raises `BadInput` if there is no way to it or it refuses."""
-    try:
-        return asyncio.run(_connect(namespace, name, resource, kubeconfig))
-    except ConfigException as error:
-        raise BadInput(f"no way to a cluster: {error}; set --kubeconfig or KUBECONFIG") from error
-    except ClusterError as error:
-        raise BadInput(f"cannot read the cluster: {error}") from error
-
-
-async def _connect(namespace: str, name: str, resource: str, kubeconfig: str | None) -> Observed:
-    configuration: Configuration = await configure(kubeconfig)
-    client = Client(configuration, may_write=lambda: False)
-    try:
-        return await read(client, namespace, name, resource)
-    finally:
-        await client.close()
+    return with_cluster(kubeconfig, lambda client: read(client, namespace, name, resource))
 
 
 async def read(client: Client, namespace: str, name: str, resource: str) -> Observed:

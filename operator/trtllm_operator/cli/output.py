@@ -27,6 +27,22 @@ class Style(enum.StrEnum):
 
 
 UNSEEN_BREAKS: Final = frozenset("\x85\u2028\u2029\ufeff")
+PLAIN: Final = {
+    "├": "|",
+    "└": "`",
+    "│": "|",
+    "─": "-",
+    "✓": "+",
+    "✗": "x",
+    "◐": "*",
+    "█": "#",
+    "░": ".",
+    "·": "-",
+    "→": ">",
+    "×": "x",
+}
+"""What is drawn with, and its stand-ins."""
+_IN_ASCII: Final = str.maketrans(PLAIN)
 NARROWEST: Final = 24
 """Columns that the last column of a table gets at least; with less it goes below the others."""
 
@@ -38,8 +54,15 @@ class Screen:
         self._stream = stream
         self.terminal = stream.isatty()
         self.colours = self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        self.width = shutil.get_terminal_size().columns if self.terminal else 0
+        size = shutil.get_terminal_size()
+        self.width = size.columns if self.terminal else 0
         """0: lines are as long as they are."""
+        self.height = size.lines
+        self._plain = not _can_say(getattr(stream, "encoding", None) or "utf-8", "".join(PLAIN))
+
+    def letters(self, text: str) -> str:
+        """`text` in letters that the stream has: without Unicode, ASCII of the same width."""
+        return text.translate(_IN_ASCII) if self._plain else text
 
     def style(self, text: str, style: Style) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self.colours and text else text
@@ -94,6 +117,14 @@ class Screen:
             break_on_hyphens=False,
             drop_whitespace=True,
         )
+
+
+def _can_say(encoding: str, text: str) -> bool:
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def emit(stream: TextIO, data: Any, chosen: Format) -> None:

@@ -18,13 +18,15 @@ HEAD: Final = """\
 Generated from the commands by `python -m trtllm_operator.cli.reference docs/reference`; do not edit.
 
 `llmd` is installed with the operator's package, also as `kubectl-llmd`, so that `kubectl llmd` works. Results go to
-standard output, remarks to standard error. `NO_COLOR` switches colours off. `-` as a file is standard input.
+standard output, remarks to standard error. `NO_COLOR` switches colours off. `-` as a file is standard input. A command
+that needs a cluster reaches it as kubectl does: by `--kubeconfig`, by `KUBECONFIG`, or as the pod that it runs in.
 
 | Exit code | Means |
 |---|---|
 | 0 | fine |
-| 1 | the input is bad |
-| 2 | the command line is |
+| 1 | something is wrong: with the input, with the cluster, or what was asked for could not be done |
+| 2 | the command line is wrong |
+| 130 | interrupted, as `-w` and `-f` end |
 
 ## Answers for machines
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..api.nodes import NodeFacts
 from ..api.problems import Adjustment, Caution, Problem
 from ..resolve.defaults import Defaults
-from ..resolve.review import Review, review
+from ..resolve.review import Review, review, unread
 from .documents import read_documents
 from .failure import BadInput
 from .format import Format
@@ -67,7 +67,7 @@ def nothing_found(sources: Sequence[str], skipped: Sequence[Skipped]) -> str:
 def judge(found: Found, defaults: Defaults, knowledge: Knowledge | None, nodes: Sequence[NodeFacts] | None) -> Review:
     """The object's own problems, then those that only a spec that parses can have."""
     if found.spec is None:
-        return Review(problems=found.problems)
+        return unread(found.problems)
     judged = review(found.spec, defaults, knowledge.facts if knowledge else None, nodes)
     if not found.problems:
         return judged

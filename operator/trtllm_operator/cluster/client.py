@@ -56,10 +56,11 @@ async def tell_nobody(obj: Object, fields: Sequence[Takeover]) -> None:
 
 
 class Client:
-    """Kubernetes verbs for the kinds of `kinds.KINDS`.
+    """Kubernetes verbs for the kinds of a table.
 
     Every method raises `ClusterError` (`errors.py`): `Unreachable` without an answer, else an `ApiError`.
 
+    - `kinds`: the operator's own, unless somebody with other rights asks.
     - `may_write` is asked before every write but a Lease's: an operator that lost its lease writes nothing.
     - `on_takeover` is told when `apply` took fields from another manager.
     """
@@ -68,11 +69,13 @@ class Client:
         self,
         configuration: Configuration,
         *,
+        kinds: Mapping[str, Kind] = KINDS,
         metrics: Metrics | None = None,
         may_write: Callable[[], bool] = lambda: True,
         on_takeover: TellTakeover = tell_nobody,
     ) -> None:
         self._api: ApiClient = api_client(configuration)
+        self._kinds = kinds
         self._metrics = metrics or Metrics()
         self.may_write = may_write
         self.on_takeover = on_takeover
@@ -86,11 +89,11 @@ class Client:
             answer = await self._send("get", kind, namespace, name)
         except NotFound:
             return None
-        return _object(answer, kind)
+        return self._object(answer, kind)
 
     async def list(self, kind: str, namespace: str | None = None) -> Listing:
-        """The objects of a kind that `KINDS` selects, in pages; `namespace` None: everywhere."""
-        entry = KINDS[kind]
+        """The objects of a kind that the table selects, in pages; `namespace` None: everywhere."""
+        entry = self._kinds[kind]
         selectors = {"labelSelector": entry.selector or "", "fieldSelector": entry.field_selector or ""}
         query = {"limit": str(PAGE), **selectors}
         try:
@@ -115,7 +118,7 @@ class Client:
             if error.reason == "AlreadyExists":
                 return None
             raise
-        return _object(answer, kind)
+        return self._object(answer, kind)
 
     async def apply(self, manifest: Mapping[str, Any]) -> Object:
         """Server-side apply: create the object or mend the manifest's fields, taking them from whoever set them."""
@@ -130,7 +133,7 @@ class Client:
                 raise
             query["force"] = "true"
             answer = await self._send("patch", kind, namespace, name, query=query, body=manifest, content_type=_APPLY)
-        obj = _object(answer, kind)
+        obj = self._object(answer, kind)
         if taken:
             await self.on_takeover(obj, taken)
         return obj
@@ -142,15 +145,15 @@ class Client:
         """
         kind, namespace, name = _names(obj)
         meta = {key: obj["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion")}
-        body = {"apiVersion": KINDS[kind].api_version, "kind": kind, "metadata": meta, "status": status}
+        body = {"apiVersion": self._kinds[kind].api_version, "kind": kind, "metadata": meta, "status": status}
         query = {"fieldManager": MANAGER, "force": "true"}
         answer = await self._send("patch", kind, namespace, name, "status", query=query, body=body, content_type=_APPLY)
-        return _object(answer, kind)
+        return self._object(answer, kind)
 
     async def update(self, obj: Object) -> Object:
         """Replace the whole object in the version that it carries. Raises `Conflict` if there is a newer one."""
         kind, namespace, name = _names(obj)
-        return _object(await self._send("update", kind, namespace, name, body=obj), kind)
+        return self._object(await self._send("update", kind, namespace, name, body=obj), kind)
 
     async def delete(
         self,
@@ -193,7 +196,7 @@ class Client:
 
     async def serves(self, kind: str) -> bool:
         """Whether the API server knows the kind by now (a definition may be installed after us)."""
-        entry = KINDS[kind]
+        entry = self._kinds[kind]
         url = entry.path().rsplit("/", 1)[0]
         try:
             answer = await self._try("get", "GET", url, {}, None, _JSON)
@@ -201,13 +204,16 @@ class Client:
             return False
         return any(resource["name"] == entry.plural for resource in json.loads(answer.body)["resources"])
 
+    def _object(self, answer: Answer, kind: str) -> Object:
+        return _trim(json.loads(answer.body), kind, self._kinds[kind])
+
     async def _pages(self, kind: str, namespace: str, query: dict[str, str]) -> Listing:
         items: list[Object] = []
         token = ""
         while True:
             answer = await self._send("list", kind, namespace, query=query | {"continue": token})
             page = json.loads(answer.body)
-            items += [_trim(item, kind) for item in page["items"]]
+            items += [_trim(item, kind, self._kinds[kind]) for item in page["items"]]
             token = page["metadata"].get("continue", "")
             if not token:
                 return Listing(items, int(page["metadata"]["resourceVersion"]))
@@ -224,7 +230,7 @@ class Client:
         body: Mapping[str, Any] | str | None = None,
         content_type: str = _JSON,
     ) -> Answer:
-        entry = _allowed(verb, kind, subresource)
+        entry = _allowed(self._kinds, verb, kind, subresource)
         if verb in _WRITES and kind != "Lease" and not self.may_write():
             raise NotLeading(f"{verb} {kind} {namespace}/{name}: not sent, the lease is not ours any more")
         url = entry.path(namespace, name, subresource)
@@ -296,9 +302,9 @@ _METHODS: Final = {
 _WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 
 
-def _allowed(verb: str, kind: str, subresource: str) -> Kind:
+def _allowed(kinds: Mapping[str, Kind], verb: str, kind: str, subresource: str) -> Kind:
     """The table's entry; raises `LookupError` for what the table, and so the operator's role, does not grant."""
-    entry = KINDS[kind]
+    entry = kinds[kind]
     granted = entry.subresources.get(subresource, frozenset()) if subresource else entry.verbs
     if verb not in granted:
         what = f"{entry.plural}/{subresource}" if subresource else entry.plural
@@ -311,14 +317,10 @@ def _names(manifest: Mapping[str, Any]) -> tuple[str, str, str]:
     return manifest["kind"], meta.get("namespace", ""), meta["name"]
 
 
-def _object(answer: Answer, kind: str) -> Object:
-    return _trim(json.loads(answer.body), kind)
-
-
-def _trim(obj: Object, kind: str) -> Object:
+def _trim(obj: Object, kind: str, entry: Kind) -> Object:
     """Name the kind, which the items of a LIST leave out, and drop what is never read."""
     obj.setdefault("kind", kind)
-    obj.setdefault("apiVersion", KINDS[kind].api_version)
+    obj.setdefault("apiVersion", entry.api_version)
     return without_unread(obj)
 
 

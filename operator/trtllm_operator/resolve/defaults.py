@@ -68,5 +68,5 @@ class Defaults(ApiModel):
         try:
             return cls.model_validate(data or {})
         except ValidationError as error:
-            problems = spec_problems(cls, error, where="config")
+            problems = spec_problems(cls, error, data, where="config")
             raise DefaultsError("\n".join(map(str, problems))) from error

@@ -30,6 +30,12 @@ class Review:
     """None without the model's facts."""
 
 
+def unread(problems: Sequence[Problem]) -> Review:
+    """Of a spec that does not parse: no rule could be asked about it, and the answer says so."""
+    said = "only names, types and ranges were checked: mend these errors, and the other rules are checked too"
+    return Review(problems=tuple(problems), cautions=(Caution(path="spec", message=said),))
+
+
 def review(
     spec: Spec, defaults: Defaults, facts: ModelFacts | None = None, nodes: Sequence[NodeFacts] | None = None
 ) -> Review:

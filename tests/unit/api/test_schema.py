@@ -11,14 +11,14 @@ from trtllm_operator.api.conditions import Reason
 from trtllm_operator.api.deployment import LLMDeployment, LLMDeploymentSpec
 from trtllm_operator.api.engine import LLMEngine
 from trtllm_operator.api.problems import Refused
-from trtllm_operator.api.schema import parse_spec
+from trtllm_operator.api.schema import amount, parse_spec
 
 
 @pytest.mark.parametrize(
     ("spec", "path", "said"),
     [
         ({"tensorParalelSize": 2}, "spec.tensorParalelSize", "did you mean tensorParallelSize?"),
-        ({"buildConfig": {"maxBatchsize": 2}}, "spec.buildConfig.maxBatchsize", "did you mean maxBatchSize?"),
+        ({"buildConfig": {"optNumtokens": 2}}, "spec.buildConfig.optNumtokens", "did you mean optNumTokens?"),
         (
             {"engine": {"storage": {"zzz": 1}}},
             "spec.engine.storage.zzz",
@@ -39,8 +39,16 @@ from trtllm_operator.api.schema import parse_spec
             "spec.quantConfig.clampVal",
             "[1.0] is not allowed: list should have at least 2 items, not 1",
         ),
-        ({"kvCacheConfig": {"maxAttentionWindow": [0]}}, "spec.kvCacheConfig.maxAttentionWindow[0]", "greater than or"),
-        ({"buildConfig": {"maxBatchSize": 0}}, "spec.buildConfig.maxBatchSize", "greater than or equal to 1"),
+        (
+            {"kvCacheConfig": {"maxAttentionWindow": [0]}},
+            "spec.kvCacheConfig.maxAttentionWindow[0]",
+            "must be at least 1",
+        ),
+        (
+            {"buildConfig": {"maxBatchSize": 0}},
+            "spec.buildConfig.maxBatchSize",
+            "it must be at least 1 and at most 65536",
+        ),
         ({"engine": {"toolchain": "gcc"}}, "spec.engine.toolchain", "'tensorrt_rtx'"),
         ({"scheduling": {"tolerations": [{"kez": "a"}]}}, "spec.scheduling.tolerations[0].kez", "did you mean key?"),
         ({"dtype": "int8"}, "spec.dtype", '"int8" is not allowed'),
@@ -54,6 +62,88 @@ def test_a_mistake_is_told_at_its_field(spec: dict[str, Any], path: str, said: s
     (problem,) = deployment.problems
     assert (problem.path, problem.code) == (path, Reason.INVALID_SPEC)
     assert said in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "said"),
+    [
+        (
+            {"kvCacheConfig": {"freeGpuMemoryFraction": 1.5}},
+            "spec.kvCacheConfig.freeGpuMemoryFraction",
+            "above 0 and below 1",
+        ),
+        (
+            {"serving": {"port": 80}},
+            "spec.serving.port",
+            "80 is not allowed: it must be at least 1024 and at most 65535",
+        ),
+        ({"replicas": -1}, "spec.replicas", "it must be at least 0 and at most 1000"),
+        ({"iterStatsMaxIterations": -1}, "spec.iterStatsMaxIterations", "it must be at least 0 and at most"),
+        (
+            {"maxBeamWidth": 10**3000},
+            "spec.maxBeamWidth",
+            "0... is not allowed: it must be at least 1 and at most 1024",
+        ),
+        ({"replicas": 10**5000}, "spec.replicas", "is a number of thousands of digits"),
+    ],
+)
+def test_a_range_is_told_with_both_ends_and_no_message_is_endless(spec: dict[str, Any], path: str, said: str) -> None:
+    (problem,) = a_deployment(**spec).problems
+
+    assert problem.path == path
+    assert said in problem.message and len(problem.message) < 200
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "hint"),
+    [
+        ({"hubTokenSecretRef": {"name": "a"}}, "hubTokenSecretRef.key", "write it: key in the Secret's data"),
+        (
+            {"engine": {"resources": {"limits": {"cpu": "3x"}}}},
+            "engine.resources.limits.cpu",
+            "write for example 2, 1.5, 500m",
+        ),
+        ({"engine": {"resources": {"limits": {"cpu": 1.5}}}}, "engine.resources.limits.cpu", "put it in quotes"),
+        ({"strategy": {"type": "Recreate", "maxSurge": 1}}, "strategy.maxSurge", "remove it"),
+        ({"strategy": {"maxSurge": 0, "maxUnavailable": "0%"}}, "strategy.maxUnavailable", "set one of the two to 1"),
+    ],
+)
+def test_a_mistake_comes_with_what_to_write(spec: dict[str, Any], path: str, hint: str) -> None:
+    (problem,) = a_deployment(**spec).problems
+
+    assert problem.path == f"spec.{path}"
+    assert (problem.hint or "").startswith(hint)
+    assert "{" not in problem.message, "a section is not shown as a whole"
+
+
+@pytest.mark.parametrize(
+    ("empty", "hint"),
+    [
+        ("kvCacheConfig", "it is empty: indent the lines below it, or remove it"),
+        ("buildConfig", "it is empty: indent the lines below it, or remove it"),
+        ("replicas", "give it a value, or remove it"),
+    ],
+)
+def test_an_empty_line_is_told_what_it_lacks(empty: str, hint: str) -> None:
+    problems = parse_spec(LLMDeploymentSpec, {"model": "owner/name", empty: None})[1]
+
+    assert [(problem.path, problem.hint) for problem in problems if problem.path == f"spec.{empty}"] == [
+        (f"spec.{empty}", hint)
+    ]
+
+
+def test_fields_that_exclude_each_other_are_each_told() -> None:
+    found = a_deployment(strategy={"type": "Recreate", "maxSurge": 1, "maxUnavailable": 1}).problems
+
+    assert [problem.path for problem in found] == ["spec.strategy.maxSurge", "spec.strategy.maxUnavailable"]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "number"),
+    [("2", 2), ("1.5", 1.5), ("500m", 0.5), ("1k", 1000), ("2G", 2e9), ("2Gi", 2**31), ("1Ei", 2**60)],
+)
+def test_a_quantity_stands_for_a_number(quantity: str, number: float) -> None:
+    assert float(amount(quantity)) == number
 
 
 def test_all_mistakes_are_told_at_once() -> None:

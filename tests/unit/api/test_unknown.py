@@ -14,6 +14,7 @@ from trtllm_operator.api.problems import Problem
 from trtllm_operator.api.schema import parse_spec
 from trtllm_operator.api.spellings import IMPLIED, MOVED, NO_PLACE, SIMILAR, SPELLINGS, camel_path
 from trtllm_operator.api.tree import aliases, closed_values, place, sections
+from trtllm_operator.resolve.defaults import Defaults, DefaultsError
 
 PATHS = {".".join((*path, name)) for path, model in sections(LLMDeploymentSpec) for name in aliases(model)}
 
@@ -65,7 +66,10 @@ def beside(fact: FieldFact, key: str) -> dict[str, Any]:
         # Names of a command line, of a wrapper and of another release.
         ({"tp_size": 2}, "tp_size", "it is called spec.tensorParallelSize here"),
         ({"epSize": 2}, "epSize", "it is called spec.moeExpertParallelSize here"),
-        ({"model_name": "a"}, "model_name", "it is called spec.model here"),
+        ({"model_name": "a"}, "model_name", "it is called spec.model here, which is there already: remove this one"),
+        ({"max_seq_len": 8, "maxSeqLen": 8}, "max_seq_len", "maxSeqLen, which is there already: remove this one"),
+        ({"trust_remote_code": True}, "trust_remote_code", "remove it: code from a model's repository is never run"),
+        ({"trust_remote_code": False}, "trust_remote_code", "it is spelled trustRemoteCode"),
         ({"engine_args": {"dtype": "auto"}}, "engine_args", "what is in it stands directly in spec"),
         ({"kvCacheConfig": {"dtype": "fp8"}}, "kvCacheConfig.dtype", "spec.pytorchBackendConfig.kvCacheDtype"),
         ({"cuda_graph_config": {"batch_sizes": [1]}}, "cuda_graph_config", "batch_sizes is called spec.pytorchBackend"),
@@ -76,11 +80,13 @@ def beside(fact: FieldFact, key: str) -> dict[str, Any]:
         ({"pytorchBackendConfig": {"enableLora": True}}, "pytorchBackendConfig.enableLora", "belongs in spec itself"),
         ({"maxTokens": 3}, "maxTokens", "it belongs in spec.kvCacheConfig; or did you mean maxNumTokens?"),
         ({"nodeSelector": {}}, "nodeSelector", "it belongs in spec.scheduling"),
+        ({"tolerationSeconds": 1}, "tolerationSeconds", "it belongs in spec.scheduling.tolerations[]"),
         # What a spec has not.
         ({"decodingConfig": {}}, "decodingConfig", f"it is left out: {LEFT_OUT['decoding_config']}"),
         ({"reasoning_parser": "r1"}, "reasoning_parser", f"a spec cannot say it: {NO_PLACE['reasoning_parser']}"),
         # Nothing near.
         ({"gpu": {"zzz": 1}}, "gpu.zzz", "known are resourceName"),
+        ({"key0": 1}, "key0", "kubectl explain lists the fields"),
         ({"zzz": 1}, "zzz", "kubectl explain lists the fields"),
     ],
 )
@@ -113,6 +119,33 @@ def test_all_of_them_are_told_in_one_answer() -> None:
         "spec.scheduling.tolerations[1].kez",
         "spec.buildConfig.loraConfig.loraDirs",
     }
+
+
+@pytest.mark.parametrize(
+    ("spec", "inner"),
+    [
+        (
+            {"kv_cache_config": {"free_gpu_memory_fraction": 2, "maxTokens": 0, "zzz": 1}},
+            ["free_gpu_memory_fraction", "maxTokens", "zzz"],
+        ),
+        ({"kvCacheConfg": {"maxTokens": 0}}, ["maxTokens"]),
+        ({"build_config": {"plugin_config": {"gemm_plugin": "x"}}}, ["plugin_config", "plugin_config.gemm_plugin"]),
+        ({"speculative_config": {"decodingType": "MTP", "zzz": 1}}, ["zzz"]),
+        ({"engin": {"storage": {"siz": 1}}}, ["storage.siz"]),
+        ({"kv_cache_config": {"maxTokens": 5}}, []),
+    ],
+)
+def test_the_inside_of_a_misnamed_section_is_checked_too(spec: dict[str, Any], inner: list[str]) -> None:
+    (section,) = spec
+    found = problems(spec)
+
+    assert sorted(found) == sorted([f"spec.{section}", *(f"spec.{section}.{path}" for path in inner)])
+
+
+def test_a_configuration_of_the_operator_is_not_looked_up_in_the_cluster() -> None:
+    with pytest.raises(DefaultsError) as raised:
+        Defaults.load({"zzz": 1})
+    assert "known are accessModes" in str(raised.value) and "kubectl" not in str(raised.value)
 
 
 def test_a_leftover_of_another_kind_of_speculation_is_told_whose_it_is() -> None:
@@ -199,6 +232,9 @@ def test_every_other_word_leads_to_a_value() -> None:
         ({"quantConfig": {"quantAlgo": "W4A16_AQW"}}, "W4A16_AWQ"),
         ({"schedulerConfig": {"capacitySchedulerPolicy": "max-utilization"}}, "MAX_UTILIZATION"),
         ({"backend": "_autodeploy"}, "autodeploy"),
+        ({"buildConfig": {"pluginConfig": {"gemmPlugin": True}}}, "auto"),
+        ({"buildConfig": {"pluginConfig": {"gemmPlugin": False}}}, "disable"),
+        ({"buildConfig": {"pluginConfig": {"lowLatencyGemmPlugin": True}}}, "fp8"),
     ],
 )
 def test_a_value_of_a_closed_list_is_told_the_one_that_is_meant(spec: dict[str, Any], meant: str) -> None:

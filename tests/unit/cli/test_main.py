@@ -14,7 +14,9 @@ from trtllm_operator.cli.main import app
 from .harness import llmd, manifest
 
 ROOT: Final = Path(__file__).parents[3]
-COMMANDS: Final = ("validate", "import", "export", "render", "plan")
+OFFLINE: Final = ("validate", "import", "export", "render", "plan")
+AT_A_CLUSTER: Final = ("status", "retry", "pause", "resume", "rollback", "logs", "events", "chat", "doctor")
+COMMANDS: Final = (*OFFLINE, *AT_A_CLUSTER)
 
 
 def modules_after(*arguments: str) -> set[str]:

@@ -41,7 +41,7 @@ def test_every_problem_is_told_at_its_line_and_in_the_order_of_the_file(tmp_path
         ("8:5", "spec.buildConfig.maxSeqLen"),
     ]
     assert "    hint: did you mean tensorParallelSize?" in lines(result.stdout)
-    assert lines(result.stdout)[-1] == f"{path}: LLMDeployment Smol: refused (4 errors)"
+    assert lines(result.stdout)[-1] == f"{path}: LLMDeployment Smol: refused (4 errors, 1 warning)"
 
 
 def test_a_problem_of_a_missing_field_stands_at_what_is_around_it(tmp_path: Path) -> None:

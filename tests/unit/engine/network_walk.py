@@ -78,7 +78,21 @@ class NetworkWalk:
         )
 
     def _IConstantLayer(self, layer: Any, x: list[Tensor]) -> Tensor:
-        return self._constants[layer.name]
+        """Of 4-bit integers a byte holds two, the lower half first."""
+        stored = self._constants[layer.name]
+        if layer.get_output(0).dtype != self._trt.int4:
+            return stored
+        halves = torch.stack((stored % 16, stored // 16), dim=-1).flatten(-2).to(torch.int8)
+        return torch.where(halves < 8, halves, halves - 16)
+
+    def _IDequantizeLayer(self, layer: Any, x: list[Tensor]) -> Tensor:
+        """A scale for each row, or for each block of a row; the product is rounded to the type of the scale."""
+        values, scales = x
+        if scales.dim() == 1:
+            assert layer.axis == 0
+            return values.to(scales.dtype) * scales[:, None]
+        block = values.shape[1] // scales.shape[1]
+        return values.to(scales.dtype) * scales.repeat_interleave(block, dim=1)
 
     def _IGatherLayer(self, layer: Any, x: list[Tensor]) -> Tensor:
         data, index = x[0], x[1].long()
@@ -289,6 +303,7 @@ def _typed(trt: ModuleType, layer: Any) -> Any:
     """`get_layer` returns the base class; the bindings allow it to be told its own."""
     classes = {
         trt.LayerType.CONSTANT: trt.IConstantLayer,
+        trt.LayerType.DEQUANTIZE: trt.IDequantizeLayer,
         trt.LayerType.GATHER: trt.IGatherLayer,
         trt.LayerType.SHUFFLE: trt.IShuffleLayer,
         trt.LayerType.ELEMENTWISE: trt.IElementWiseLayer,
@@ -326,5 +341,7 @@ def _torch_dtype(trt: ModuleType, dtype: Any) -> torch.dtype:
         trt.bfloat16: torch.bfloat16,
         trt.int32: torch.int32,
         trt.int64: torch.int64,
+        trt.int8: torch.int8,
+        trt.int4: torch.int8,
         trt.bool: torch.bool,
     }[dtype]

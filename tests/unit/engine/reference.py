@@ -16,11 +16,13 @@ from transformers import AutoModelForCausalLM
 from tests.unit.engine.lockstep import Lockstep
 from tests.unit.engine.network_walk import WalkedDecoder
 from trtllm_engine.checkpoint.folder import read_json
+from trtllm_engine.checkpoint.stored_scheme import StoredScheme
 from trtllm_engine.checkpoint.weights import load_weights
 from trtllm_engine.contract import Mapping
 from trtllm_engine.network.config import DecoderConfig
 from trtllm_engine.network.families import read_config
 from trtllm_engine.network.rank import check_mapping
+from trtllm_engine.network.scheme import Scheme
 from trtllm_engine.network.tensorrt_ops import TensorRtOps, define_network
 from trtllm_engine.network.torch_decoder import TorchDecoder
 
@@ -47,7 +49,14 @@ class Follower(Decoder, Protocol):
 
 
 class Executor(Protocol):
-    def __call__(self, folder: Path, mapping: Mapping = ONE) -> Decoder: ...
+    def __call__(
+        self,
+        folder: Path,
+        mapping: Mapping = ONE,
+        *,
+        scheme: Scheme | None = None,
+        stored: StoredScheme | None = None,
+    ) -> Decoder: ...
 
 
 class Ranks:
@@ -70,13 +79,20 @@ def config_of(folder: Path) -> DecoderConfig:
     return read_config(read_json(folder / "config.json"))
 
 
-def on_torch(folder: Path, mapping: Mapping = ONE, dtype: torch.dtype = torch.float32) -> Decoder:
+def on_torch(
+    folder: Path,
+    mapping: Mapping = ONE,
+    dtype: torch.dtype = torch.float32,
+    *,
+    scheme: Scheme | None = None,
+    stored: StoredScheme | None = None,
+) -> Decoder:
     config, lockstep = config_of(folder), Lockstep(mapping)
     check_mapping(config, mapping)
     ranks = [
         TorchDecoder(
             config,
-            dict(load_weights(folder, config, dtype, rank)),
+            dict(load_weights(folder, config, dtype, rank, scheme, stored)),
             dtype,
             "cpu",
             max_batch_size=2,
@@ -89,11 +105,18 @@ def on_torch(folder: Path, mapping: Mapping = ONE, dtype: torch.dtype = torch.fl
     return ranks[0] if len(ranks) == 1 else Ranks(lockstep, ranks)
 
 
-def on_network(folder: Path, mapping: Mapping = ONE, ops: type[TensorRtOps] = TensorRtOps) -> Decoder:
+def on_network(
+    folder: Path,
+    mapping: Mapping = ONE,
+    ops: type[TensorRtOps] = TensorRtOps,
+    *,
+    scheme: Scheme | None = None,
+    stored: StoredScheme | None = None,
+) -> Decoder:
     config, lockstep = config_of(folder), Lockstep(mapping)
     ranks: list[WalkedDecoder] = []
     for rank in lockstep.ranks:
-        weights = dict(load_weights(folder, config, torch.float32, rank))
+        weights = dict(load_weights(folder, config, torch.float32, rank, scheme, stored))
         network = trt.Builder(trt.Logger(trt.Logger.ERROR)).create_network(0)
         kept = define_network(trt, network, config, weights, torch.float32, MAX_SEQ_LEN, ops, rank)
         ranks.append(

@@ -23,7 +23,7 @@ def a_node(
     name: str = "gpu-a",
     *,
     product: str = H100,
-    memory: int = 80 * GIB,
+    memory: int | None = 80 * GIB,
     gpus: int = 8,
     capability: str = "9.0",
     **fields: Any,

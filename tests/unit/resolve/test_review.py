@@ -1,9 +1,9 @@
 """A review says everything at once, and as much as can be known."""
 
-from tests.builders import a_deployment_spec, an_engine_spec, smollm2_facts, some_defaults
+from tests.builders import a_deployment, a_deployment_spec, an_engine_spec, smollm2_facts, some_defaults
 from tests.unit.resolve.cases import a_node, llama_8b, mixtral
 from trtllm_operator.resolve.options import nested
-from trtllm_operator.resolve.review import review
+from trtllm_operator.resolve.review import review, unread
 
 JUST_A_MODEL = a_deployment_spec(dtype=None, buildConfig=None)
 
@@ -52,6 +52,13 @@ def test_all_that_is_wrong_comes_together_in_the_order_of_knowing() -> None:
 
     rules = [problem.rule for problem in review(spec, some_defaults(), smollm2_facts(), [a_node()]).problems]
     assert rules == ["OP-1", "CAP-5", "BLD-2", "FIT-1"]
+
+
+def test_a_spec_that_does_not_parse_is_said_to_be_judged_in_part_only() -> None:
+    result = unread(a_deployment(replicas=-1, trustRemoteCode=True).problems)
+
+    assert [problem.path for problem in result.problems] == ["spec.replicas"]
+    assert ["the other rules" in caution.message for caution in result.cautions] == [True]
 
 
 def test_flat_values_become_sections() -> None:

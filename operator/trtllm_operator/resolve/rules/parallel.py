@@ -9,6 +9,7 @@ from trtllm_engine.contract import ModelFacts
 
 from ...api.engine import LLMEngineSpec
 from ...api.engine_options import Device
+from ...api.nodes import MEMORY_LABEL
 from .. import projection
 from ..capability import CAPABILITIES, MAX_RANKS, Route
 from ..layout import lay_out, nearest
@@ -220,8 +221,8 @@ def groups_divide(case: Case) -> Iterator[Finding]:
     }
     for name, width in widths.items():
         if width % tp == 0 and width // tp % group:
-            groups = [n for n in (32, 64, 128, 256) if width // tp % n == 0]
-            sizes = [n for n in range(1, tp) if width % n == 0 and width // n % group == 0]
+            groups = [n for n in (32, 64, 128, 256) if all(w // tp % n == 0 for w in widths.values())]
+            sizes = [n for n in _possible(facts) if n < tp and all(w % (n * group) == 0 for w in widths.values())]
             yield mismatch(
                 "spec.quantConfig.groupSize",
                 f"groups of {group} do not divide a rank's share of the {name} ({width} / {tp} = {width // tp})",
@@ -281,6 +282,23 @@ def nodes_have_the_gpus(case: Case) -> Iterator[Finding]:
         )
 
 
+@rule(
+    "MEM-2",
+    Stage.NODES,
+    Outcome.WARNS,
+    "Memory is checked only against GPUs whose node says how much they have.",
+)
+def memory_is_known(case: Case) -> Iterator[Finding]:
+    if case.facts is None or not case.nodes or projection.device(case.spec) is Device.CPU:
+        return
+    if not any(node.gpu_memory_bytes for node in case.nodes):
+        yield caution(
+            "spec.model",
+            f"memory was not checked: no node says how much its GPUs have; the label {MEMORY_LABEL} does (in MiB), "
+            "and GPU feature discovery writes it",
+        )
+
+
 def _needs_gpus(case: Case) -> bool:
     """An engine by itself needs them only where it is built on the GPU that it is for."""
     if isinstance(case.spec, LLMEngineSpec):
@@ -333,4 +351,5 @@ RULES: Final[tuple[Rule, ...]] = (
     layers_for_stages,
     experts_of_a_dense_model,
     nodes_have_the_gpus,
+    memory_is_known,
 )

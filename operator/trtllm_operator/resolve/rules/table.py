@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import adapters, formats, kv_cache, model, parallel, plugins, pytorch, quantisation, sizes, speculation, tokens
+from . import (
+    adapters,
+    formats,
+    kv_cache,
+    model,
+    parallel,
+    plugins,
+    pods,
+    pytorch,
+    quantisation,
+    sizes,
+    speculation,
+    tokens,
+)
 from . import toolchain as toolchains
 from .rule import Rule
 
@@ -13,6 +26,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *formats.RULES,
     *parallel.RULES,
     *toolchains.RULES,
+    *pods.RULES,
     *sizes.RULES,
     *tokens.RULES,
     *plugins.RULES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from trtllm_engine.contract import Toolchain
@@ -51,13 +51,13 @@ def available_in_this_version(case: Case) -> Iterator[Finding]:
         yield unsupported(
             "spec.backend",
             f"{case.args.backend} comes in a later version: it serves without an engine",
-            f"remove it; an engine can be built with {', '.join(available())}",
+            f"remove it; possible in its place is spec.engine.toolchain {_or(_usable(case))}",
         )
     elif not CAPABILITIES[case.toolchain].available:
         yield unsupported(
             f"{projection.options_path(case.spec)}.toolchain",
             f"{_named(case)} comes in a later version",
-            f"possible are {', '.join(available())}",
+            f"set it to {_or(_usable(case))}",
         )
 
 
@@ -70,13 +70,11 @@ def available_in_this_version(case: Case) -> Iterator[Finding]:
     routes=ENGINES,
 )
 def can_serve(case: Case) -> Iterator[Finding]:
-    capability = CAPABILITIES[case.toolchain]
-    if isinstance(case.spec, LLMDeploymentSpec) and capability.available and not capability.serves:
-        serving = [name for name, other in CAPABILITIES.items() if other.serves]
+    if CAPABILITIES[case.toolchain].available and case.toolchain not in _usable(case):
         yield unsupported(
             "spec.engine.toolchain",
             f"engines of toolchain {_named(case)} are built in this version (as an LLMEngine), and not served",
-            f"set it to {' or '.join(serving)}",
+            f"set it to {_or(_usable(case))}",
         )
 
 
@@ -138,13 +136,12 @@ def features(case: Case) -> Iterator[Finding]:
     for ask in asks(case.written):
         able = FEATURES[ask.feature]
         if case.route not in able:
-            who = " and ".join(sorted(able))
             value = "" if isinstance(ask.value, list | dict) else f"{shown(ask.value)} "
-            why = "" if value.strip() == ask.feature else f": it does not have {ask.feature}"
+            why = "" if value.strip() == ask.feature else f": it has no support for {ask.feature}"
             yield unsupported(
                 ask.path,
                 f"{value}is not possible with {_route(case)}{why}",
-                f"{who} can; remove it here" if who else _without(ask.feature),
+                _elsewhere(case, able) or _without(ask.feature),
             )
 
 
@@ -299,6 +296,31 @@ def _named(case: Case) -> str:
 
 def _route(case: Case) -> str:
     return str(case.route) if case.route in BACKENDS else f"toolchain {_named(case)}"
+
+
+def _usable(case: Case) -> list[str]:
+    """The toolchains that this kind of object can use in this version."""
+    served = isinstance(case.spec, LLMDeploymentSpec)
+    return [name for name in available() if CAPABILITIES[name].serves or not served]
+
+
+def _elsewhere(case: Case, able: frozenset[Route]) -> str | None:
+    """Who has what is refused here, and whether already."""
+    now = [route.value for route in Route if route in able and route.value in _usable(case)]
+    later = [route.value for route in Route if route in able and route.value not in (*now, *available())]
+    said = (
+        f"{_and(now)} can" if now else "",
+        f"{_and(later)} will be able to, in a later version" if later else "",
+    )
+    return "remove it here; " + ", and ".join(filter(None, said)) if any(said) else None
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _or(words: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _without(feature: Feature) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.builders import an_engine_spec, some_defaults
-from tests.unit.resolve.cases import a_node, by, for_engine, found, llama_8b, mixtral, refused, silent, warned
+from tests.unit.resolve.cases import a_node, by, for_engine, found, llama_8b, mixtral, others, refused, silent, warned
 from trtllm_operator.api.conditions import Reason
 from trtllm_operator.resolve.examination import Examination, examine
 from trtllm_operator.resolve.rules.case import Case
@@ -120,7 +120,10 @@ def test_fit_4_a_ranks_share_divides_by_the_group() -> None:
     problem = refused("FIT-4", found(spec, facts))
     assert problem.path == "spec.quantConfig.groupSize"
     assert "groups of 128 do not divide a rank's share of the feed-forward output (13824 / 8 = 1728)" in problem.message
-    assert problem.hint == "use a group of 32 or 64 or tensorParallelSize 1, 2, 3, 4, 6"
+    assert problem.hint == "use a group of 32 or 64 or tensorParallelSize 1, 2, 4"
+    for size in (1, 2, 4):
+        again = found(for_engine(tensorParallelSize=size, quantConfig={"quantAlgo": "W4A16_AWQ"}), facts)
+        assert others(again) == []
     assert silent("FIT-4", found(spec, llama_8b()))
     assert silent("FIT-4", found(for_engine(tensorParallelSize=8, quantConfig={"quantAlgo": "FP8"}), facts))
 
@@ -167,6 +170,15 @@ def test_init_4_an_engine_that_is_built_without_gpus_needs_none() -> None:
 
     assert silent("INIT-4", judged())
     assert not silent("INIT-4", judged(toolchain="tensorrt"))
+
+
+def test_mem_2_a_fit_that_was_not_checked_is_told() -> None:
+    unlabelled = a_node(memory=None)
+
+    assert "memory was not checked" in warned("MEM-2", found({}, llama_8b(), [unlabelled])).message
+    assert silent("MEM-2", found({}, llama_8b(), [unlabelled, a_node("gpu-b")]))
+    assert silent("MEM-2", found({"serving": {"device": "cpu"}}, llama_8b(), [unlabelled]))
+    assert silent("MEM-2", found({}, llama_8b()))
 
 
 def test_par_9_ranks_that_cannot_share_the_model_are_refused() -> None:

@@ -22,7 +22,7 @@ REFERENCE_RULES = {
     "PRE": 1, "CXX": 6, "LLM": 5,
 }  # fmt: skip
 """How many rules each family of the reference has."""
-DEPLOYMENT_FIELDS = ("modelVolume", "modelDigest", "engine.", "serving.", "podTemplate")
+DEPLOYMENT_FIELDS = ("modelVolume", "modelDigest", "engine.", "serving.", "podTemplate", "scheduling.")
 
 
 def test_every_rule_of_the_reference_has_its_place() -> None:

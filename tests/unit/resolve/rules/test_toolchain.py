@@ -1,5 +1,6 @@
 """What a toolchain can do, and where."""
 
+import re
 from typing import Any
 
 import pytest
@@ -24,6 +25,21 @@ def test_cap_1_a_toolchain_or_backend_of_a_later_version_is_refused_at_its_field
     assert refused("CAP-1", engine(toolchain="tensorrt_llm")).path == "spec.toolchain"
     assert refused("CAP-1", found(for_pytorch())).path == "spec.backend"
     assert silent("CAP-1", found({}))
+
+
+def test_cap_1_only_what_the_object_can_use_is_offered() -> None:
+    for spec in (for_engine(), for_pytorch()):
+        assert str(refused("CAP-1", found(spec))).endswith("torch")
+        assert "tensorrt_rtx" not in str(refused("CAP-1", found(spec)))
+    assert refused("CAP-1", engine(toolchain="tensorrt_llm")).hint == "set it to tensorrt, tensorrt_rtx or torch"
+
+
+def test_no_hint_leads_to_what_is_refused_again() -> None:
+    """Whoever follows a hint to another toolchain or backend of this version is not sent on by the next one."""
+    for spec in ({"maxBeamWidth": 4}, for_pytorch(), for_engine(), {"engine": RTX}):
+        for problem in found(spec).problems:
+            now = (problem.hint or "").replace("tensorrt_llm and backend pytorch will be able to, in a later", "")
+            assert not re.search(r"tensorrt|backend", now), problem
 
 
 def test_cap_2_an_engine_that_cannot_be_served_is_refused_in_a_deployment_only() -> None:
@@ -87,14 +103,14 @@ def test_cap_4_a_target_without_effect_is_told() -> None:
         (
             {"speculativeConfig": {"decodingType": "Medusa", "maxDraftLen": 3}},
             "spec.speculativeConfig.decodingType",
-            "Medusa is not possible with toolchain torch; tensorrt_llm can; remove it here",
+            "Medusa is not possible with toolchain torch; remove it here; tensorrt_llm will be able to, in a later",
         ),
-        ({"enableLora": True}, "spec.enableLora", "backend pytorch and tensorrt_llm can"),
-        ({"quantConfig": {"quantAlgo": "FP8"}}, "spec.quantConfig.quantAlgo", "quantisation by the build"),
+        ({"enableLora": True}, "spec.enableLora", "here; tensorrt_llm and backend pytorch will be able to, in a later"),
+        ({"quantConfig": {"quantAlgo": "FP8"}}, "spec.quantConfig.quantAlgo", "quantising weights during the build"),
         (
             {"maxBeamWidth": 4},
             "spec.maxBeamWidth",
-            "4 is not possible with toolchain torch: it does not have beam search",
+            "4 is not possible with toolchain torch: it has no support for beam search",
         ),
         ({"kvCacheConfig": {"maxAttentionWindow": [128]}}, "spec.kvCacheConfig.maxAttentionWindow", "window"),
         ({"contextParallelSize": 2}, "spec.contextParallelSize", "context parallelism"),
@@ -103,12 +119,13 @@ def test_cap_4_a_target_without_effect_is_told() -> None:
         (
             for_pytorch(speculativeConfig={"decodingType": "Lookahead"}),
             "spec.speculativeConfig.decodingType",
-            "Lookahead is not possible with backend pytorch: it does not have Lookahead decoding; tensorrt_llm can",
+            "Lookahead is not possible with backend pytorch: it has no support for Lookahead decoding; remove it here; "
+            "tensorrt_llm will be able to, in a later version",
         ),
         (
             for_engine(speculativeConfig={"decodingType": "MTP"}),
             "spec.speculativeConfig.decodingType",
-            "toolchain tensorrt_llm: it does not have multi-token prediction; backend pytorch can",
+            "toolchain tensorrt_llm: it has no support for multi-token prediction; remove it here; backend pytorch",
         ),
     ],
 )
