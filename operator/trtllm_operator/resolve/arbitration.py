@@ -14,9 +14,9 @@ from ..api.engine_options import Device
 from ..api.problems import Adjustment
 from . import projection
 from .capability import BFLOAT16_SINCE, CAPABILITIES, MAX_RANKS
-from .fit import judged_gpu, load
+from .fit import judged_gpu, largest_batch, largest_length, load
 from .layout import Layout
-from .memory import Gpu, largest_batch, largest_length, table
+from .memory import Gpu, table
 from .options import SIZES
 from .parallel import layouts, plan
 from .rules.case import Case
@@ -142,14 +142,13 @@ def _sizes(case: Case, dtype: str, mapping: Mapping) -> tuple[BuildArgs, list[Ad
 def _fitting_length(case: Case, dtype: str, mapping: Mapping, batch: int, most: int, gpu: Gpu | None) -> int:
     if gpu is None:
         return most
-    return largest_length(case.model, load(case, mapping, dtype, batch, most), gpu, most) or most
+    return largest_length(case, mapping, dtype, gpu, batch, most) or most
 
 
 def _fitting_batch(case: Case, dtype: str, mapping: Mapping, length: int, gpu: Gpu | None) -> tuple[int, str]:
     if gpu is None:
         return BATCH_UNASKED, "the default"
-    asked = load(case, mapping, dtype, 1, length)
-    fitting = largest_batch(case.model, asked, gpu, LARGEST_UNASKED)
+    fitting = largest_batch(case, mapping, dtype, gpu, length, LARGEST_UNASKED)
     if fitting is None:
         return 1, "the least"
     return fitting, f"the most that fits: {gpu}" if fitting < LARGEST_UNASKED else "as many as are useful"

@@ -14,7 +14,7 @@ from ..api.problems import Caution, Problem
 from . import projection
 from .capability import MAX_RANKS
 from .gpus import kinds
-from .memory import STEP_TOKENS, Gpu, Load, MemoryTable, largest_batch, largest_length, table
+from .memory import STEP_TOKENS, Gpu, Load, MemoryTable, largest, table
 from .parallel import plan
 from .rules.case import Case
 from .rules.rule import Entry, Outcome, Stage
@@ -70,6 +70,20 @@ def memory(case: Case, args: BuildArgs, mapping: Mapping) -> MemoryTable:
     return table(case.model, asked, judged_gpu(case))
 
 
+def largest_batch(case: Case, mapping: Mapping, dtype: str, gpu: Gpu, length: int, most: int) -> int | None:
+    """Sequences that fit at this length, all that grows with them counted; None: not even one."""
+    return largest(lambda batch: _fits(case, mapping, dtype, gpu, batch, length), most)
+
+
+def largest_length(case: Case, mapping: Mapping, dtype: str, gpu: Gpu, batch: int, most: int) -> int | None:
+    """Tokens of a sequence that fit for this number of sequences; None: not even one."""
+    return largest(lambda length: _fits(case, mapping, dtype, gpu, batch, length), most)
+
+
+def _fits(case: Case, mapping: Mapping, dtype: str, gpu: Gpu, batch: int, length: int) -> bool:
+    return bool(table(case.model, load(case, mapping, dtype, batch, length), gpu).fits)
+
+
 def judged_gpu(case: Case) -> Gpu | None:
     """The GPU that must do: where pods may go to different ones, the smallest; None: no GPU is used, or known."""
     if projection.device(case.spec) is Device.CPU:
@@ -82,8 +96,8 @@ def judge(case: Case, args: BuildArgs, mapping: Mapping) -> tuple[list[Problem],
     found = memory(case, args, mapping)
     if found.gpu is None or found.fits:
         return [], []
-    asked, path = load(case, mapping, args.dtype, args.max_batch_size, args.max_seq_len), _path(case)
-    message, hint = f"{found}, and {found.gpu}", "; ".join(_remedies(case, asked, found.gpu))
+    path, message = _path(case), f"{found}, and {found.gpu}"
+    hint = "; ".join(_remedies(case, args, mapping, found.gpu))
     if case.defaults.memory_fit == "warn":
         return [], [Caution(path=path, message=f"{message}; {hint}", rule="MEM-1")]
     code = Reason.DOES_NOT_FIT_MEMORY
@@ -99,9 +113,11 @@ def _path(case: Case) -> str:
     return "spec.tensorParallelSize" if case.wrote("tensorParallelSize") else "spec.model"
 
 
-def _remedies(case: Case, asked: Load, gpu: Gpu) -> list[str]:
+def _remedies(case: Case, args: BuildArgs, mapping: Mapping, gpu: Gpu) -> list[str]:
     facts, remedies = case.model, []
-    batch, length = largest_batch(facts, asked, gpu, WIDEST_HINT), largest_length(facts, asked, gpu, LONGEST_HINT)
+    asked = load(case, mapping, args.dtype, args.max_batch_size, args.max_seq_len)
+    batch = largest_batch(case, mapping, args.dtype, gpu, args.max_seq_len, WIDEST_HINT)
+    length = largest_length(case, mapping, args.dtype, gpu, args.max_batch_size, LONGEST_HINT)
     # TensorRT-LLM's pool does not grow with the batch, so a smaller one would not help.
     for name, fitting in (("maxBatchSize", batch if case.route.own else None), ("maxSeqLen", length)):
         path, written = case.size(name)
@@ -114,10 +130,10 @@ def _remedies(case: Case, asked: Load, gpu: Gpu) -> list[str]:
             f"so would a {larger.product}: set {projection.options_path(case.spec)}.target.gpuProduct to it"
         )
     for kind in (gpu, *_known(gpu)):
-        if (mapping := _layout(case, asked, kind)) is not None:
-            degrees = (("tensorParallelSize", mapping.tp), ("pipelineParallelSize", mapping.pp))
+        if (other := _layout(case, asked, kind)) is not None:
+            degrees = (("tensorParallelSize", other.tp), ("pipelineParallelSize", other.pp))
             said = ", ".join(f"{name} {size}" for name, size in degrees if size > 1)
-            remedies.append(f"{mapping.world_size} x {kind.product} would do" + (f" ({said})" if said else ""))
+            remedies.append(f"{other.world_size} x {kind.product} would do" + (f" ({said})" if said else ""))
             if kind is not gpu:
                 break
     return remedies or ["no number of GPUs that this planner tries would do; ask for less"]

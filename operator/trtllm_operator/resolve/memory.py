@@ -6,7 +6,6 @@ source; **none of them was verified on a GPU**.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -119,16 +118,6 @@ def largest(fits: Callable[[int], bool], most: int) -> int | None:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)
     return low or None
-
-
-def largest_batch(facts: ModelFacts, load: Load, gpu: Gpu, most: int) -> int | None:
-    """Sequences that fit at this length."""
-    return largest(lambda batch: bool(table(facts, dataclasses.replace(load, sequences=batch), gpu).fits), most)
-
-
-def largest_length(facts: ModelFacts, load: Load, gpu: Gpu, most: int) -> int | None:
-    """Tokens of a sequence that fit for this number of sequences."""
-    return largest(lambda length: bool(table(facts, dataclasses.replace(load, length=length), gpu).fits), most)
 
 
 def stage_layers(layers: int, stages: int, stage: int) -> int:

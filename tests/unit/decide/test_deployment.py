@@ -340,3 +340,25 @@ def test_a_revision_of_the_statefulset_controller_leads_to_the_deployment_too() 
         }
     )
     assert concerned(world.store, theirs) == {Key("LLMDeployment", "default", "chat")}
+
+
+def test_a_batch_that_nobody_wrote_fits_the_nodes_gpus_and_stays_when_they_change() -> None:
+    """Design 4: what is unset is sized to fit. Design 7: what is frozen does not move with the cluster."""
+
+    def batch(world: World) -> int:
+        world.settle("chat")
+        if not world.names("ControllerRevision"):
+            world.job_succeeds(the_job(world, "-fetch-"))
+            world.settle("chat")
+        (name,) = world.names("ControllerRevision")
+        return int(world.get("ControllerRevision", name)["data"]["resolution"]["args"]["maxBatchSize"])
+
+    memory = {"nvidia.com/gpu.product": "L4", "nvidia.com/gpu.memory": "23034"}
+    small, large = (a_world(buildConfig={"maxBatchSize": None}) for _ in range(2))
+    small.a_node("gpu-a", gpus=8, labels=memory)
+    large.a_node("gpu-a", gpus=8, labels={**memory, "nvidia.com/gpu.memory": "81559"})
+
+    fitted = batch(small)
+    assert 1 < fitted < batch(large)
+    small.a_node("gpu-a", gpus=8, labels={**memory, "nvidia.com/gpu.memory": "81559"})
+    assert batch(small) == fitted

@@ -111,6 +111,25 @@ def test_headroom_stays_free() -> None:
     assert (gpu.available_bytes, table(llama_8b(), ONE, gpu).fits, table(llama_8b(), ONE).fits) == (75, False, None)
 
 
+@pytest.mark.parametrize("gib", [6, 8, 12, 16, 22, 24, 40, 80])
+@pytest.mark.parametrize(
+    "sizes", [{}, {"maxSeqLen": 2048}, {"maxSeqLen": 2048, "maxInputLen": 1024}, {"maxBatchSize": 2}]
+)
+def test_what_is_chosen_to_fit_fits_and_the_next_batch_would_not(gib: int, sizes: dict[str, int]) -> None:
+    """Activations grow with the batch too, so sizing and judging must count the same load."""
+    written = {"maxBatchSize": None, "maxInputLen": None, "maxSeqLen": None, **sizes}
+    nodes, facts = [a_node(memory=gib * GIB)], smollm2_facts()
+    result = found({"buildConfig": written}, facts, nodes)
+    assert result.problems == ()
+    assert result.memory is not None and result.memory.fits
+    chosen = next((int(a.to_value) for a in result.adjustments if a.path.endswith("maxBatchSize")), None)
+    if chosen is not None and chosen < 256:
+        length = next((int(a.to_value) for a in result.adjustments if a.path.endswith("maxSeqLen")), 2048)
+        prompt = sizes.get("maxInputLen", length)
+        more = {"maxBatchSize": chosen + 1, "maxInputLen": prompt, "maxSeqLen": length}
+        assert refused("MEM-1", found({"buildConfig": more}, facts, nodes))
+
+
 def test_mem_1_what_does_not_fit_is_refused_with_the_arithmetic_and_what_would() -> None:
     spec = {"dtype": None, "buildConfig": {"maxBatchSize": 256, "maxSeqLen": 8192, "maxInputLen": None}}
 
