@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Final, Self
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME: Final = timedelta(days=365)
@@ -48,13 +49,24 @@ class Certificate:
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return cls(certificate=certificate.public_bytes(Encoding.PEM), key=private)
 
-    def fault(self, names: Sequence[str], now: datetime) -> str | None:
-        """Why a new one is needed: unreadable, for other names, or with less than `RENEWAL` left; None: it will do."""
+    @property
+    def is_usable(self) -> bool:
+        """Whether a server can answer with it: both can be read, and the key is the certificate's."""
         try:
-            parsed = x509.load_pem_x509_certificate(self.certificate)
+            certificate, key = x509.load_pem_x509_certificate(self.certificate), load_pem_private_key(self.key, None)
+            return bool(certificate.public_key() == key.public_key())
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            return False
+
+    def fault(self, names: Sequence[str], now: datetime) -> str | None:
+        """Why a new one is needed: unusable, for other names, or with less than `RENEWAL` left; None: it will do."""
+        if not self.is_usable:
+            return "it cannot be read, or its key is another's"
+        parsed = x509.load_pem_x509_certificate(self.certificate)
+        try:
             covered = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        except (ValueError, x509.ExtensionNotFound) as error:
-            return f"it cannot be read: {error}"
+        except x509.ExtensionNotFound:
+            return "it is for no name"
         if missing := set(names) - set(covered.get_values_for_type(x509.DNSName)):
             return f"it is not for {', '.join(sorted(missing))}"
         if parsed.not_valid_after_utc - now < RENEWAL:

@@ -77,7 +77,7 @@ class WebhookCertificate:
                 logger.info("making a certificate for the admission webhook: %s", fault)
                 found, secret = await self._make(secret, found)
             await self._introduce(found, secret)
-        if found is not None and found.certificate != self._loaded:
+        if found is not None and found.certificate != self._loaded and found.is_usable:
             self._load(found)
 
     async def _make(

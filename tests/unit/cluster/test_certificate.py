@@ -35,7 +35,14 @@ def test_a_certificate_is_renewed_in_its_last_third_or_for_other_names(
     assert Certificate.make(NAMES, NOW).fault(names, NOW + later) == fault
 
 
-def test_garbage_is_replaced() -> None:
-    fault = Certificate(certificate=b"garbage", key=b"").fault(NAMES, NOW)
-    assert fault is not None
-    assert fault.startswith("it cannot be read")
+def test_garbage_and_a_foreign_key_are_replaced() -> None:
+    good, other = Certificate.make(NAMES, NOW), Certificate.make(NAMES, NOW)
+    broken = [
+        Certificate(certificate=b"garbage", key=good.key),
+        Certificate(certificate=good.certificate, key=b"garbage"),
+        Certificate(certificate=good.certificate, key=other.key),
+    ]
+    assert good.is_usable
+    for certificate in broken:
+        assert not certificate.is_usable
+        assert certificate.fault(NAMES, NOW) == "it cannot be read, or its key is another's"

@@ -107,3 +107,21 @@ async def test_without_an_installed_webhook_there_is_nothing_to_tell() -> None:
         certificate = keeper(client, leads=True)
         await certificate.look()
         assert certificate.is_loaded
+
+
+async def test_a_secret_that_somebody_broke_ends_no_process_and_the_leader_mends_it() -> None:
+    good, other = Certificate.make(NAMES, NOW), Certificate.make(NAMES, NOW)
+    broken = secret(Certificate(certificate=good.certificate, key=other.key))
+    async with scripted() as (server, client, _):
+        server.answer(200, broken)
+        standby = keeper(client, leads=False)
+        await standby.look()
+        assert not standby.is_loaded
+        server.answer(200, broken)
+        server.answer(200, secret(other))
+        server.answer(200, webhook())
+        server.answer(200, webhook())
+        leader = keeper(client, leads=True)
+        await leader.look()
+        assert leader.is_loaded
+        assert server.requests[2].method == "PUT"
