@@ -31,6 +31,9 @@ NO_COLLECTIVES: Final = frozenset({"7.5"})
 NO_BFLOAT16: Final = frozenset({"7.5"})
 """Compute capabilities without bfloat16: the builder refuses it as a "HW-specific datatype"."""
 
+NO_FLOAT32: Final = frozenset({"7.5"})
+"""Compute capabilities for which TensorRT-RTX multiplies no float32 matrices: "FP32 GEMM is not supported"."""
+
 NO_INT4: Final = frozenset({"7.5"})
 """Compute capabilities without 4-bit integers, for the same reason."""
 
@@ -61,7 +64,13 @@ class TensorRtBuilder:
         if job.args.dtype == "bfloat16" and capability in NO_BFLOAT16:
             raise Failure(
                 ExitCode.UNSUPPORTED,
-                f"compute capability {capability} has no bfloat16; use float16 or float32",
+                f"compute capability {capability} has no bfloat16; use float16",
+                field="args.dtype",
+            )
+        if job.args.dtype == "float32" and self._toolchain is Toolchain.TENSORRT_RTX and capability in NO_FLOAT32:
+            raise Failure(
+                ExitCode.UNSUPPORTED,
+                f"{self._toolchain.value} has no float32 products for compute capability {capability}; use float16",
                 field="args.dtype",
             )
         if job.scheme is not None and job.scheme.number is Number.INT4 and capability in NO_INT4:

@@ -11,6 +11,8 @@ from trtllm_engine.contract import Toolchain
 
 BFLOAT16_SINCE: Final = (8, 0)
 """Compute capability from which GPUs have bfloat16; TensorRT-RTX refuses it for 7.5."""
+RTX_FLOAT32_SINCE: Final = (8, 0)
+"""Compute capability from which TensorRT-RTX multiplies float32 matrices; for 7.5 its builder refuses them."""
 FP8_SINCE: Final = (8, 9)
 """Compute capability from which GPUs multiply in FP8."""
 FP4_SINCE: Final = (10, 0)

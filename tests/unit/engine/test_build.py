@@ -311,7 +311,7 @@ REFUSED: dict[str, tuple[Toolchain, dict[str, object], ExitCode, str, str]] = {
     ),
     "tensor parallelism where TensorRT has none": (
         Toolchain.TENSORRT_RTX,
-        {"target": Target(compute_capability="7.5"), "mapping": Mapping(tp=2)},
+        {"target": Target(compute_capability="7.5"), "dtype": "float16", "mapping": Mapping(tp=2)},
         ExitCode.UNSUPPORTED,
         "mapping",
         "use pipeline parallelism",
@@ -335,7 +335,14 @@ REFUSED: dict[str, tuple[Toolchain, dict[str, object], ExitCode, str, str]] = {
         {"target": Target(compute_capability="7.5"), "dtype": "bfloat16"},
         ExitCode.UNSUPPORTED,
         "args.dtype",
-        "float16",
+        "use float16",
+    ),
+    "float32 where RTX has no products": (
+        Toolchain.TENSORRT_RTX,
+        {"target": Target(compute_capability="7.5"), "dtype": "float32"},
+        ExitCode.UNSUPPORTED,
+        "args.dtype",
+        "use float16",
     ),
 }
 

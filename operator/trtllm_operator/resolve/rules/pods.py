@@ -9,7 +9,7 @@ from typing import Final
 from ...api.deployment import LLMDeploymentSpec
 from ...api.pods import Resources, Toleration
 from ...api.problems import Problem
-from ...api.schema import amount
+from ...api.quantity import amount
 from .. import projection
 from .case import Case
 from .rule import Finding, Outcome, Rule, Stage, invalid, rule
@@ -76,7 +76,8 @@ def storage_has_a_size(case: Case) -> Iterator[Finding]:
 def _above(resources: Resources, where: str) -> Iterator[Problem]:
     for name, request in resources.requests.items():
         limit = resources.limits.get(name)
-        if limit is not None and amount(request) > amount(limit):
+        asked, most = amount(request), amount(limit)
+        if asked is not None and most is not None and asked > most:
             yield invalid(
                 f"{where}.requests[{name}]",
                 f"{request} is above {where}.limits[{name}], which is {limit}",

@@ -23,6 +23,7 @@ from ..capability import (
     FP4_SINCE,
     FP8_SINCE,
     OWN,
+    RTX_FLOAT32_SINCE,
     Feature,
     Route,
     available,
@@ -191,6 +192,23 @@ def bfloat16_on_the_gpu(case: Case) -> Iterator[Finding]:
 
 
 @rule(
+    "CAP-9",
+    Stage.SPEC,
+    Outcome.REFUSES,
+    "TensorRT-RTX multiplies float32 matrices from compute capability 8.0.",
+    ["dtype", "engine.target.computeCapability"],
+    routes=frozenset({Route.TENSORRT_RTX}),
+)
+def float32_on_the_gpu(case: Case) -> Iterator[Finding]:
+    if case.spec.dtype == "float32" and case.capability is not None and case.capability < RTX_FLOAT32_SINCE:
+        yield unsupported(
+            "spec.dtype",
+            f"float32 is not possible for compute capability {_dotted(case)}: {case.route} multiplies it from 8.0",
+            "use float16, or auto",
+        )
+
+
+@rule(
     "SM-1",
     Stage.NODES,
     Outcome.REFUSES,
@@ -341,6 +359,7 @@ RULES: Final[tuple[Rule, ...]] = (
     target_is_known,
     target_without_effect,
     bfloat16_on_the_gpu,
+    float32_on_the_gpu,
     features,
     fields_without_effect,
     device_is_possible,

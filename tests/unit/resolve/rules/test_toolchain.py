@@ -186,6 +186,14 @@ def test_init_3_bfloat16_needs_a_gpu_that_has_it() -> None:
     assert silent("INIT-3", engine(dtype="float16", target={"computeCapability": "7.5"}))
 
 
+def test_cap_9_float32_on_rtx_needs_a_gpu_that_multiplies_it() -> None:
+    problem = refused("CAP-9", engine(dtype="float32", target={"computeCapability": "7.5"}))
+
+    assert (problem.path, problem.code) == ("spec.dtype", Reason.UNSUPPORTED_BY_TOOLCHAIN)
+    assert silent("CAP-9", engine(dtype="float32"))
+    assert silent("CAP-9", engine(dtype="float16", target={"computeCapability": "7.5"}))
+
+
 def test_init_3_nodes_say_what_the_target_does_not() -> None:
     """Q28: declared facts of nodes decide, no GPU is asked."""
     spec = for_engine(dtype="bfloat16")
