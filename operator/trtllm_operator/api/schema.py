@@ -10,7 +10,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
@@ -18,20 +17,12 @@ from pydantic_core import ErrorDetails
 
 from .conditions import Reason
 from .problems import Problem
+from .quantity import QUANTITY_PATTERN
 from .spellings import camel_case, plain
 from .tree import Part, Place, aliases, held_models, place, tag
 from .unknown import meant_section, near_value, unknown_key
 
-QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
-"""The quantities that make sense for a request: not negative, no exponent."""
 QUANTITY_SAID: Final = "it must be a quantity"
-UNITS: Final[Mapping[str, Decimal]] = {
-    "": Decimal(1),
-    "m": Decimal("0.001"),
-    "k": Decimal(1000),
-    **{unit: Decimal(1000) ** power for power, unit in enumerate("MGTPE", start=2)},
-    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
-}
 
 Quantity = Annotated[
     str,
@@ -50,12 +41,6 @@ Quantity = Annotated[
 
 ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 LabelMap = Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=64)]
-
-
-def amount(quantity: str) -> Decimal:
-    """The number that a quantity stands for."""
-    number = quantity.rstrip("".join(UNITS))
-    return Decimal(number) * UNITS[quantity[len(number) :]]
 
 
 FIELDS_CONFLICT: Final = "fields_conflict"

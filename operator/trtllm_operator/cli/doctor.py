@@ -9,7 +9,6 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any, Final
 
 from cryptography import x509
@@ -18,9 +17,9 @@ from .. import __version__
 from ..api.crd import crds
 from ..api.names import MANAGER, VERSION
 from ..api.nodes import NodeFacts
+from ..api.quantity import amount
 from ..api.views import timestamp
 from ..cluster.errors import Forbidden
-from ..desired.diff import FACTORS, QUANTITY
 from ..reconcile.store import Object
 from ..resolve.defaults import Defaults
 from .amounts import count
@@ -230,7 +229,7 @@ def _room(found: Sequence[Object], defaults: Defaults) -> Finding:
     usable = [node for node in found if NodeFacts.of(node).usable]
     wanted = {"cpu": defaults.build_cpu, "memory": defaults.build_memory}
     offers = [(node.get("status") or {}).get("allocatable") or {} for node in usable]
-    large = [o for o in offers if all(amount(o.get(name, "0")) >= amount(size) for name, size in wanted.items())]
+    large = [o for o in offers if all(has(o, name, size) for name, size in wanted.items())]
     text = f"{defaults.build_cpu} CPU and {defaults.build_memory} of memory, which a build pod requests"
     if large:
         return Finding(level=Level.GOOD, text=f"{count(len(large), 'node')} can have {text}")
@@ -284,10 +283,9 @@ def fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
             yield from fields(items, f"{place}[]")
 
 
-def amount(quantity: Any) -> Decimal:
-    """The number that a quantity stands for; 0 for what is none."""
-    match = QUANTITY.fullmatch(str(quantity))
-    return Decimal(match[1]) * FACTORS[match[2]] if match else Decimal(0)
+def has(offer: Mapping[str, Any], name: str, size: str) -> bool:
+    """Whether a node offers at least this much; what is no quantity is nothing."""
+    return (amount(offer.get(name)) or 0) >= (amount(size) or 0)
 
 
 def _schema(definition: Mapping[str, Any]) -> Mapping[str, Any]:

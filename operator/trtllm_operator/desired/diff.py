@@ -5,17 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-QUANTITY: Final = re.compile(r"(\d+(?:\.\d+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
-FACTORS: Final[Mapping[str | None, Decimal]] = {
-    None: Decimal(1),
-    "m": Decimal("0.001"),
-    "k": Decimal(1000),
-    **{unit: Decimal(1000) ** power for power, unit in enumerate("MGTPE", start=2)},
-    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
-}
+from ..api.quantity import amount
+
 QUANTITIES: Final = ("requests", "limits")
 """Objects whose values are quantities: the API server may write them back in another unit."""
 
@@ -67,7 +60,7 @@ def _differ(desired: Any, live: Any, path: Path) -> str | None:
             return f"{_shown_path(path)}: {len(live)} -> {len(desired)} items"
         items = enumerate(zip(desired, live, strict=True))
         return next((found for i, (d, v) in items if (found := _differ(d, v, (*path, i)))), None)
-    if desired == live or (_is_quantity(path) and _amount(desired) == _amount(live)):
+    if desired == live or (_is_quantity(path) and _same_amount(desired, live)):
         return None
     return f"{_shown_path(path)}: {_shown(live)} -> {_shown(desired)}"
 
@@ -83,10 +76,9 @@ def _is_quantity(path: Path) -> bool:
     return len(path) > 1 and path[-2] in QUANTITIES
 
 
-def _amount(value: Any) -> Any:
-    """The number that a quantity stands for; anything else stands for itself."""
-    match = QUANTITY.fullmatch(str(value))
-    return Decimal(match[1]) * FACTORS[match[2]] if match else value
+def _same_amount(desired: object, live: object) -> bool:
+    number = amount(desired)
+    return number is not None and number == amount(live)
 
 
 def _shown_path(path: Path) -> str:

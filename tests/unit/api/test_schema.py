@@ -11,7 +11,8 @@ from trtllm_operator.api.conditions import Reason
 from trtllm_operator.api.deployment import LLMDeployment, LLMDeploymentSpec
 from trtllm_operator.api.engine import LLMEngine
 from trtllm_operator.api.problems import Refused
-from trtllm_operator.api.schema import amount, parse_spec
+from trtllm_operator.api.quantity import amount
+from trtllm_operator.api.schema import parse_spec
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,13 @@ def test_fields_that_exclude_each_other_are_each_told() -> None:
     [("2", 2), ("1.5", 1.5), ("500m", 0.5), ("1k", 1000), ("2G", 2e9), ("2Gi", 2**31), ("1Ei", 2**60)],
 )
 def test_a_quantity_stands_for_a_number(quantity: str, number: float) -> None:
-    assert float(amount(quantity)) == number
+    found = amount(quantity)
+    assert found is not None and float(found) == number
+
+
+@pytest.mark.parametrize("text", ["", "?", "3x", "-1", "1e3", "Gi"])
+def test_what_is_no_quantity_stands_for_no_number(text: str) -> None:
+    assert amount(text) is None
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -6,7 +6,6 @@ import base64
 import copy
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from cryptography import x509
 from tests.builders import merged
 from trtllm_operator import __version__
 from trtllm_operator.api.crd import crds
-from trtllm_operator.cli.doctor import CHECKS, amount, fields
+from trtllm_operator.cli.doctor import CHECKS, fields, has
 from trtllm_operator.cli.rights import USER_KINDS
 from trtllm_operator.cluster.certificate import Certificate
 
@@ -194,6 +193,8 @@ def test_fields_inside_lists_count_as_well() -> None:
     assert list(fields(schema)) == ["a", "a[].b", "c", "c.d"]
 
 
-@pytest.mark.parametrize(("quantity", "number"), [("500m", "0.5"), ("2Gi", 2**31), (4, 4), ("?", 0)])
-def test_quantities_are_compared_by_value(quantity: Any, number: str | int) -> None:
-    assert amount(quantity) == Decimal(number)
+@pytest.mark.parametrize(("offered", "asked", "enough"), [("500m", "0.5", True), ("2Gi", "2G", True), (4, "5", False)])
+def test_what_a_node_offers_is_compared_by_value(offered: Any, asked: str, enough: bool) -> None:
+    assert has({"cpu": offered}, "cpu", asked) is enough
+    assert not has({"cpu": "?"}, "cpu", asked)
+    assert not has({}, "cpu", asked)

@@ -85,6 +85,8 @@ def test_what_is_shared_has_no_owner(survivor: Manifest) -> None:
         {**HUB, "revision": "main"},
         {"serving": {"device": "cpu"}, "dtype": None},
         {"engine": {"target": {"computeCapability": "8.9"}}},
+        {"tensorParallelSize": 3, "pipelineParallelSize": 2},
+        {"autoParallel": True, "autoParallelWorldSize": 3},
     ],
 )
 def test_an_engine_that_a_deployment_asks_for_resolves_to_the_same_key(spec: dict[str, Any]) -> None:
@@ -97,6 +99,18 @@ def test_an_engine_that_a_deployment_asks_for_resolves_to_the_same_key(spec: dic
     again = resolve(engine, resolution.facts, VERSIONS, some_defaults(toolchain="tensorrt", engine_image="newer:2"))
     assert again.engine_key == resolution.engine_key
     assert again.adjustments == ()
+
+
+def test_experts_that_a_deployment_spreads_are_spread_so_by_its_engine() -> None:
+    spec = a_deployment_spec(tensorParallelSize=4, moeExpertParallelSize=2)
+    experts = {"experts": 8, "experts_per_token": 2, "expert_intermediate_size": 1536, "expert_parameters": 10**8}
+    resolution = a_resolution(spec, num_attention_heads=8, num_key_value_heads=4, **experts)
+    written = llm_engine(a_deployment(tensorParallelSize=4, moeExpertParallelSize=2), resolution, DEFAULTS)["spec"]
+    engine, _ = parse_spec(LLMEngineSpec, written)
+
+    assert engine is not None
+    assert resolution.mapping.expert_sizes == (2, 2)
+    assert resolve(engine, resolution.facts, VERSIONS, some_defaults()).engine_key == resolution.engine_key
 
 
 def test_a_claim_is_as_large_as_it_must_be_or_as_the_user_says() -> None:
