@@ -95,11 +95,14 @@ class Document:
         return f"{self.name}:{position.line}:{position.column}"
 
     def items(self) -> Iterator[Document]:
-        """The objects of a `List`, as kubectl prints it; any other document is one object."""
+        """The objects of a `List`, as kubectl prints it, or of a `NodeList`, as the API server does, which leaves their
+        kind out; any other document is one object."""
         data = self.data
-        if not (isinstance(data, dict) and data.get("kind") == "List" and isinstance(data.get("items"), list)):
+        kind = data.get("kind") if isinstance(data, dict) else None
+        if not (isinstance(kind, str) and kind.endswith("List") and isinstance(data.get("items"), list)):
             yield self
             return
+        each = {"apiVersion": data.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
         for index, item in enumerate(data["items"]):
             prefix = f"items[{index}]"
             own = tuple(
@@ -107,7 +110,7 @@ class Document:
                 for problem in self.problems
                 if problem.path.startswith(prefix + ".")
             )
-            yield replace(self, data=item, prefix=prefix, problems=own)
+            yield replace(self, data={**each, **item} if isinstance(item, dict) else item, prefix=prefix, problems=own)
 
 
 def read_text(source: str) -> str:

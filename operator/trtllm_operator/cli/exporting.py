@@ -11,6 +11,7 @@ from typing import Any
 from ..api.deployment import LLMDeployment, LLMDeploymentSpec
 from ..api.llm_args import LlmArgs
 from ..resolve.review import Review
+from ..resolve.source import check_source
 from .comments import Comment, read_comments, write_comments
 from .documents import parse_documents, read_text
 from .flags import SERVE
@@ -32,6 +33,10 @@ def export(source: str) -> int:
         show(screen, one, Review(problems=one.problems))
         return 1
     assert isinstance(one.spec, LLMDeploymentSpec)
+    # Only what the file itself would carry on: what this version's toolchains lack, trtllm-serve may have.
+    if wrong := [problem for problem in check_source(one.spec) if problem.path == "spec.model"]:
+        show(screen, one, Review(problems=tuple(wrong)))
+        return 1
     options = to_options(LlmArgs.of(one.spec).to_json())
     alone = len(documents) == 1 and not one.document.prefix
     sys.stdout.write(_file(options, one.spec.model, read_comments(text, one.document) if alone else ()))

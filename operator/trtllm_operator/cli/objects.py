@@ -80,12 +80,24 @@ def sort_out(documents: Iterable[Document]) -> tuple[list[Found], list[Skipped]]
     found: list[Found] = []
     skipped: list[Skipped] = []
     for document in (item for whole in documents for item in whole.items()):
-        kind = document.data.get("kind") if isinstance(document.data, dict) else None
-        if isinstance(kind, str) and kind in MODELS:
-            found.append(_found(document, kind))
+        data = document.data if isinstance(document.data, dict) else {}
+        kind = data.get("kind")
+        if isinstance(kind, str) and (kind in MODELS or _is_our_group(data)):
+            found.append(_found(document, kind if kind in MODELS else _nearest_kind(kind)))
         else:
-            skipped.append(Skipped(document=document, what=_what(document.data)))
+            skipped.append(Skipped(document=document, what=what(document.data)))
     return found, skipped
+
+
+def _is_our_group(data: Mapping[str, Any]) -> bool:
+    return str(data.get("apiVersion")).startswith(f"{names.GROUP}/")
+
+
+def _nearest_kind(kind: str) -> str:
+    """Which of our kinds a misspelt one is meant to be."""
+    by_word = {known.lower(): known for known in MODELS}
+    near = difflib.get_close_matches(kind.lower(), by_word, n=1, cutoff=0)
+    return by_word[near[0]]
 
 
 def the_only(found: list[Found], source: str, kind: str | None = None) -> Found:
@@ -118,6 +130,9 @@ def _found(document: Document, kind: str) -> Found:
 
 def _root_problems(data: Mapping[str, Any], kind: str) -> list[Problem]:
     problems = []
+    if data.get("kind") != kind:
+        said = f"{data.get('kind')!r} is no kind of {names.GROUP}"
+        problems.append(_problem("kind", said, f"did you mean {kind}? Known are {' and '.join(MODELS)}"))
     if data.get("apiVersion") != names.API_VERSION:
         said = "is required" if data.get("apiVersion") is None else f"{data['apiVersion']!r} has no {kind}"
         problems.append(_problem("apiVersion", said, f"write apiVersion: {names.API_VERSION}"))
@@ -180,7 +195,8 @@ def _problem(path: str, message: str, hint: str) -> Problem:
     return Problem(path=path, code=Reason.INVALID_SPEC, message=message, hint=hint)
 
 
-def _what(data: Any) -> str:
+def what(data: Any) -> str:
+    """Kind and name, for people."""
     if not isinstance(data, dict):
         return "a document that is no object"
     if not data.get("kind"):

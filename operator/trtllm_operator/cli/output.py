@@ -47,6 +47,11 @@ NARROWEST: Final = 24
 """Columns that the last column of a table gets at least; with less it goes below the others."""
 
 
+def visible(text: str) -> str:
+    """`text` without anything that a terminal would obey: what a file holds must not write on the screen."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 class Screen:
     """A stream that people read. `NO_COLOR` and `TERM=dumb` switch colours off."""
 
@@ -78,9 +83,9 @@ class Screen:
     def finding(self, where: str, level: str, style: Style, text: str, hint: str | None) -> None:
         """`file:line:column: error: text`, as compilers write it, and the remedy below."""
         word = f" {level}:"
-        self.line(f"{where}:{word} {text}", indent=4, shown=(word, f" {self.style(word[1:], style)}"))
+        self.line(f"{where}:{word} {visible(text)}", indent=4, shown=(word, f" {self.style(word[1:], style)}"))
         if hint:
-            self.line(f"    hint: {hint}", indent=10)
+            self.line(f"    hint: {visible(hint)}", indent=10)
 
     def table(self, rows: Sequence[Sequence[str]], head: Sequence[str] = (), indent: int = 2) -> None:
         """Columns as wide as they must be; the last one takes the rest of the line, or the next lines."""

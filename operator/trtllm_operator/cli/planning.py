@@ -14,7 +14,7 @@ from .documents import read_documents
 from .failure import BadInput
 from .format import Format
 from .inputs import Knowledge, read_defaults, read_knowledge, read_nodes
-from .objects import Found, sort_out
+from .objects import Found, sort_out, what
 from .outlook import Outlook, look_ahead
 from .output import Screen, Style, emit
 from .rendering import resolution_of
@@ -40,6 +40,8 @@ def plan(
     given, seen = read_knowledge(model_config, facts), read_nodes(nodes, defaults.gpu_resource)
     found, skipped = sort_out(read_documents(source))
     deployments = [one for one in found if one.kind == LLMDeployment.KIND]
+    if found and not deployments:
+        raise BadInput(f"{source}: plan is for LLMDeployments; there is: {', '.join(one.title for one in found)}")
     if not deployments:
         raise BadInput(nothing_found([source], skipped))
     reports, valid = [], True
@@ -78,6 +80,9 @@ def plan(
             _show(Screen(sys.stdout), one, verdict, outlook, knowledge)
         else:
             reports.append(_report(one, verdict, outlook))
+    if output is None:
+        for other in (*(one.document for one in found if one not in deployments), *(rest.document for rest in skipped)):
+            Screen(sys.stdout).line(f"{other.at('')}: skipped: {what(other.data)}", indent=4)
     if output is not None:
         emit(sys.stdout, reports[0] if len(reports) == 1 else {"valid": valid, "documents": reports}, output)
     return 0 if valid else 1

@@ -56,7 +56,8 @@ def source_hash(spec: Spec, defaults: Defaults) -> str:
 
 def _check_path(spec: Spec) -> list[Problem]:
     problems = []
-    if ".." in spec.model.split("/") or not posixpath.normpath(spec.model).startswith(MODELS_MOUNT + "/"):
+    inside = posixpath.normpath(spec.model).startswith(MODELS_MOUNT + "/") and ".." not in spec.model.split("/")
+    if not inside or not spec.model.isprintable():
         problems.append(
             Problem(
                 path="spec.model",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.builders import (
     HUB,
@@ -181,3 +182,16 @@ def test_without_a_cluster_the_context_is_bad_input(tmp_path: Path) -> None:
     result = llmd("plan", manifest(tmp_path), "--context", "--kubeconfig", kubeconfig)
     assert result.exit_code == 1
     assert "no way to a cluster" in result.stderr
+
+
+def test_what_is_not_planned_is_said(tmp_path: Path) -> None:
+    path = manifest(tmp_path)
+    alone = tmp_path / "engine.yaml"
+    alone.write_text(yaml.safe_dump(an_engine_object("ada")))
+    path.write_text(path.read_text() + "---\n" + alone.read_text() + "---\nkind: ConfigMap\nmetadata: {name: c}\n")
+    said = llmd("plan", path).stdout
+    assert "skipped: LLMEngine ada" in said
+    assert "skipped: ConfigMap c" in said
+    refused = llmd("plan", alone)
+    assert refused.exit_code == 1
+    assert "plan is for LLMDeployments; there is: LLMEngine ada" in refused.stderr

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
@@ -71,3 +72,11 @@ def test_a_spec_that_is_refused_is_not_exported(tmp_path: Path) -> None:
     result = llmd("export", manifest(tmp_path, spec={"replicas": -1}))
     assert (result.exit_code, result.stdout) == (1, "")
     assert "spec.replicas" in result.stderr
+
+
+@pytest.mark.parametrize("model", ["a/b\nfoo: bar", "/models/a\nfoo: bar", "a/b\x1b[31m"])
+def test_a_model_that_would_leave_its_comment_is_not_exported(tmp_path: Path, model: str) -> None:
+    result = llmd("export", manifest(tmp_path, spec={"model": model}))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "spec.model" in result.stderr
+    assert "\x1b" not in result.stderr

@@ -1,5 +1,6 @@
 """Everything that is wrong with a file is told in one answer, at its line; what is fine is exit code 0."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -91,6 +92,29 @@ def test_a_list_of_kubectl_is_validated_item_by_item(tmp_path: Path) -> None:
     assert [(one["name"], one["valid"]) for one in verdict["documents"]] == [("a", True), ("b", False)]
     (error,) = verdict["documents"][1]["errors"]
     assert path.read_text().splitlines()[error["line"] - 1].strip() == "toolchain: nothing"
+
+
+def test_a_misspelt_kind_of_ours_is_refused_and_the_object_is_judged(tmp_path: Path) -> None:
+    path = manifest(tmp_path, spec={"replicas": -1})
+    path.write_text(path.read_text().replace("kind: LLMDeployment", "kind: LlmDeployment"))
+    verdict = answer(llmd("validate", path, "-o", "json"))
+    assert [error["path"] for error in verdict["errors"]] == ["kind", "spec.replicas"]
+    assert "did you mean LLMDeployment?" in verdict["errors"][0]["hint"]
+
+
+def test_a_key_of_a_file_writes_nothing_on_the_terminal(tmp_path: Path) -> None:
+    path = manifest(tmp_path)
+    path.write_text(path.read_text() + '  "\\u001b[31mx": 1\n')
+    result = llmd("validate", path)
+    assert result.exit_code == 1
+    assert "\x1b" not in result.stdout
+    assert "\\x1b[31mx" in result.stdout
+
+
+def test_nodes_may_come_as_the_api_server_lists_them(tmp_path: Path) -> None:
+    listed = {"kind": "NodeList", "apiVersion": "v1", "items": [{"metadata": {"name": "gpu-a"}}]}
+    nodes = written(tmp_path / "nodes.json", json.dumps(listed))
+    assert llmd("validate", manifest(tmp_path), "--nodes", nodes).exit_code == 0
 
 
 def test_standard_input_is_a_file_too(tmp_path: Path) -> None:
