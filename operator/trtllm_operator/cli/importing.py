@@ -29,9 +29,18 @@ CLAIM: Final = "models"
 """Name of the claim that is written for a model in a folder: what the examples use."""
 
 
+OPTIONS_SUFFIXES: Final = (".yaml", ".yml", ".json")
+"""Of a file that nobody runs."""
+
+
 def import_(sources: Sequence[str], *, model: str | None, name: str | None, strict: bool) -> int:
     """Print the LLMDeployment, and on standard error what changed on the way. Raises `BadInput`."""
     builder = SpecBuilder()
+    if len(sources) > 1 and Path(sources[0]).suffix in OPTIONS_SUFFIXES and Path(sources[0]).is_file():
+        raise BadUsage(
+            f"{sources[0]}: a file and a command are two inputs; if it holds options of the command, "
+            f"add to the command: --extra_llm_api_options {sources[0]}"
+        )
     if len(sources) == 1 and Command(words=tuple(sources), line=0).find(PROGRAMS) is None:
         comments = _import_file(sources[0], builder)
     else:

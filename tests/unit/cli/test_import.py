@@ -306,3 +306,12 @@ def test_every_name_in_the_tables_leads_to_a_field() -> None:
     paths = {**MOVED, **{name: path for name, (path, _) in IMPLIED.items()}, **SERVE_FLAGS, **BUILD_FLAGS}
     assert {name for name, path in paths.items() if find_field(path.split(".")) is None} == set()
     assert {path for path in SPELLINGS if find_field(path.split(".")) is None} == set()
+
+
+def test_an_options_file_beside_a_command_is_not_dropped(tmp_path: Path) -> None:
+    options = written(tmp_path / "opts.yaml", "max_batch_size: 8\n")
+    result = llmd("import", options, "--", "trtllm-serve", "a/b")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"--extra_llm_api_options {options}" in " ".join(result.stderr.split())
+    merged = llmd("import", "--", "trtllm-serve", "a/b", "--extra_llm_api_options", options)
+    assert "maxBatchSize: 8" in merged.stdout
