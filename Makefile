@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 NAME ?= dev
 GPUS ?= 8
 # Tiers of `make test`, in the order in which they run.
-TIERS ?= unit golden gitops apiserver node
+TIERS ?= unit golden gitops apiserver kwok node
 
 .PHONY: help
 help: ## List the targets
@@ -54,7 +54,7 @@ images: $(VENV)/.stamp ## Build both images, and load them into the cluster NAME
 test: $(VENV)/.stamp ## All tiers that this machine allows; REQUIRE_ALL=1: a tier left out is a failure
 	@$(PYTHON) -m tests.run $(TIERS)
 
-.PHONY: test-unit test-golden test-gitops test-apiserver test-node
+.PHONY: test-unit test-golden test-gitops test-apiserver test-kwok test-node
 test-unit: $(VENV)/.stamp ## Pure and process-level tests, no cluster
 	@$(PYTHON) -m tests.run unit
 test-golden: $(VENV)/.stamp ## The manifests that the operator writes
@@ -63,6 +63,8 @@ test-gitops: $(VENV)/.stamp ## How Argo CD and Flux judge what the operator writ
 	@$(PYTHON) -m tests.run gitops
 test-apiserver: $(VENV)/.stamp ## Against a real etcd, API server and controller manager
 	@$(PYTHON) -m tests.run apiserver
+test-kwok: $(VENV)/.stamp ## Against a real scheduler over fake nodes with many GPUs
+	@$(PYTHON) -m tests.run kwok
 test-node: $(VENV)/.stamp ## Against a real node that runs our containers
 	@$(PYTHON) -m tests.run node
 

@@ -1,7 +1,7 @@
 """Run the test tiers: `python -m tests.run [TIER...]`, each in a process and a time of its own.
 
-Two lanes run side by side, because the node tier mostly waits (for kubelets, leases, pods) while the others compute.
-A single lane's output goes through as it comes; of two, each tier's comes whole when it ends.
+Lanes run side by side, because what needs a cluster mostly waits (for kubelets, leases, pods) while the unit tests
+compute. A single lane's output goes through as it comes; of several, each tier's comes whole when it ends.
 
 A tier that this machine cannot run is named with the reason. With `REQUIRE_ALL=1`, as in CI, a tier left out
 and a test skipped are failures: nothing green may hide what was not looked at.
@@ -78,14 +78,18 @@ TIERS: Final = {
     for tier in (
         Suite(name="unit", arguments=("tests/unit",), limit=1800),
         Suite(name="golden", arguments=("tests/golden",), limit=300),
-        Suite(name="gitops", arguments=("tests/gitops",), limit=300),
+        Suite(
+            name="gitops", arguments=("tests/gitops",), limit=1200, obstacle=no_control_plane, lane="control plane"
+        ),
         Suite(
             name="apiserver",
             arguments=("tests/apiserver", "tests/cluster", f"--ignore={NODE_HARNESS}"),
             limit=1800,
             obstacle=no_control_plane,
+            lane="control plane",
         ),
-        Suite(name="node", arguments=("tests/node", NODE_HARNESS), limit=2400, obstacle=no_node, lane="waiting"),
+        Suite(name="kwok", arguments=("tests/kwok",), limit=1200, obstacle=no_control_plane, lane="control plane"),
+        Suite(name="node", arguments=("tests/node", NODE_HARNESS), limit=2700, obstacle=no_node, lane="node"),
     )
 }
 

@@ -263,11 +263,12 @@ class Cluster:
                 self.node.start(self.plane)
                 self._advertise_gpus()
             with step("storage"):
-                self._start_provisioner()
+                self.start_provisioner()
         with step("default service account"):
             wait_until(self._default_service_account, "the default service account", 30)
 
-    def _start_provisioner(self) -> None:
+    def start_provisioner(self) -> None:
+        """Give each claim a folder of this machine; a cluster of Tier.NODE has that from the start."""
         api = self.plane.api()
         for name in storage.CLASSES:
             api.apply(f"/apis/storage.k8s.io/v1/storageclasses/{name}", storage.storage_class(name))

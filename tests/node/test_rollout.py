@@ -10,6 +10,7 @@ from tests.cluster.images import Images
 from tests.node.load import Load
 from tests.node.world import Namespace, Object, condition, deployment, is_ready, is_stalled
 from tests.operator_process import OperatorProcess
+from trtllm_operator.api.names import REVISION_LABEL
 
 pytestmark = pytest.mark.node
 
@@ -20,15 +21,13 @@ SMALLER: Final = {"requests": {"cpu": "50m", "memory": "120Mi"}}
 
 
 def service(**spec: Any) -> Object:
-    return deployment("busy", **{"replicas": REPLICAS, "serving": {"resources": SMALL}} | spec)
+    base: Object = {"replicas": REPLICAS, "serving": {"resources": SMALL}}
+    return deployment("busy", **base | spec)
 
 
 def groups(namespace: Namespace) -> dict[str, str]:
     """Revision by uid of the StatefulSets."""
-    return {
-        s["metadata"]["uid"]: s["metadata"]["labels"]["inference.trtllm-operator.dev/revision"]
-        for s in namespace.list("statefulset")
-    }
+    return {s["metadata"]["uid"]: s["metadata"]["labels"][REVISION_LABEL] for s in namespace.list("statefulset")}
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["undisturbed", "the operator restarts at each step"])
