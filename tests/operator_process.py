@@ -31,13 +31,16 @@ class OperatorProcess:
         config: dict[str, Any],
         namespace: str | None = None,
         arguments: Sequence[str] = (),
+        source: Path | None = None,
     ) -> None:
+        """`source`: a folder with the packages of another version, laid out as in this repository."""
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "operator.log"
         self._config = folder / "config.yaml"
         self._config.write_text(yaml.safe_dump(config))
         self._kubeconfig = kubeconfig
         self._arguments = [*([] if namespace is None else ["--namespace", namespace]), *arguments]
+        self._source = source
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
 
@@ -47,6 +50,8 @@ class OperatorProcess:
         argv = [sys.executable, "-m", "trtllm_operator", "--config", str(self._config)]
         argv += ["--probe-address", f"127.0.0.1:{self._port}", "--lease-namespace", "default", *self._arguments]
         environment = os.environ | {"KUBECONFIG": str(self._kubeconfig)}
+        if self._source is not None:
+            environment["PYTHONPATH"] = f"{self._source / 'operator'}:{self._source / 'engine-image'}"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(argv, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
         wait_until(self._leads, "the operator to lead and to be ready", 60)

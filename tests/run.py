@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from tests.cluster import prerequisites
+from tests.cluster import argocd, prerequisites
 from tests.cluster.errors import HarnessError
 from tests.cluster.prerequisites import Tier
 
@@ -57,6 +57,11 @@ def no_control_plane() -> str | None:
     return _missing(prerequisites.COMMANDS[Tier.APISERVER])
 
 
+def no_argo_cd() -> str | None:
+    """Argo CD's programs are built like the control plane's; its cache and git come from the system."""
+    return _missing(prerequisites.COMMANDS[Tier.APISERVER] | argocd.COMMANDS)
+
+
 def no_node() -> str | None:
     """A node needs root, control groups and some Debian packages."""
     if lacks := prerequisites.obstacles():
@@ -78,9 +83,7 @@ TIERS: Final = {
     for tier in (
         Suite(name="unit", arguments=("tests/unit",), limit=1800),
         Suite(name="golden", arguments=("tests/golden",), limit=300),
-        Suite(
-            name="gitops", arguments=("tests/gitops",), limit=1200, obstacle=no_control_plane, lane="control plane"
-        ),
+        Suite(name="gitops", arguments=("tests/gitops",), limit=3600, obstacle=no_argo_cd, lane="control plane"),
         Suite(
             name="apiserver",
             arguments=("tests/apiserver", "tests/cluster", f"--ignore={NODE_HARNESS}"),
@@ -88,8 +91,8 @@ TIERS: Final = {
             obstacle=no_control_plane,
             lane="control plane",
         ),
-        Suite(name="kwok", arguments=("tests/kwok",), limit=1200, obstacle=no_control_plane, lane="control plane"),
-        Suite(name="node", arguments=("tests/node", NODE_HARNESS), limit=2700, obstacle=no_node, lane="node"),
+        Suite(name="kwok", arguments=("tests/kwok",), limit=2400, obstacle=no_control_plane, lane="control plane"),
+        Suite(name="node", arguments=("tests/node", NODE_HARNESS), limit=4200, obstacle=no_node, lane="node"),
     )
 }
 

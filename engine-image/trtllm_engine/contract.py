@@ -40,6 +40,9 @@ STORE_MOUNT: Final = "/store"
 """The claim that holds engines; `engine_folder` is relative to it."""
 
 
+REASON_LIMIT: Final = 400
+"""Bytes of a reason among the facts of a model."""
+
 DUMMY: Final = "dummy"
 """The `load_format` of engines with random weights, for trying out sizes and speeds."""
 
@@ -62,6 +65,7 @@ class Step(enum.StrEnum):
 
     FETCH = "fetch"
     INSPECT = "inspect"
+    CALIBRATE = "calibrate"
     WEIGHTS = "weights"
     NETWORK = "network"
     BUILD = "build"
@@ -85,6 +89,10 @@ class QuantAlgo(enum.StrEnum):
     """8-bit integers, one scale for each row."""
     W4A16 = "W4A16"
     """4-bit integers, one scale for each group of columns of a row."""
+    FP8 = "FP8"
+    """8-bit floating numbers (E4M3), one scale for each row; what is multiplied by them becomes such numbers too."""
+    W8A8_SQ_PER_CHANNEL = "W8A8_SQ_PER_CHANNEL"
+    """The same with 8-bit integers."""
 
 
 class ContractError(ValueError):
@@ -168,6 +176,15 @@ class ModelSource(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuantFacts(Message):
+    """How a checkpoint keeps the matrices of the layers."""
+
+    algo: QuantAlgo
+    group_size: int | None = None
+    """Columns that share a scale; absent: all of a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts(Message):
     """What a checkpoint says about itself: a closed set, used by validation, memory fit and the engine key."""
 
@@ -179,6 +196,11 @@ class ModelFacts(Message):
     dtype: str
     """As stored: float32, float16, bfloat16."""
     quantization: str | None = None
+    """The method that quantised the stored weights; absent: none did."""
+    quant: QuantFacts | None = None
+    """What that method made, if engines can keep it."""
+    quant_unread: str | None = None
+    """Why they cannot; at most `REASON_LIMIT` bytes."""
     hidden_size: int
     num_layers: int
     num_attention_heads: int
@@ -217,11 +239,26 @@ class FetchRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantArgs(Message):
-    """How the build rounds the weights of a checkpoint that is not quantised."""
+    """How the build quantises a checkpoint that is not quantised."""
 
     algo: QuantAlgo
     group_size: int | None = None
-    """Columns that share a scale with W4A16: 128, 64 or 32; absent with W8A16."""
+    """Columns that share a scale with W4A16: 128, 64 or 32; absent with the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibArgs(Message):
+    """The texts that the build looks at to find scales of activations."""
+
+    dataset: str | None = None
+    """A file below MODELS_MOUNT: `.jsonl` with `text` in each line, or paragraphs of text; absent: a few short texts
+    that the image has."""
+    batches: int
+    batch_size: int
+    max_seq_length: int
+    """Tokens that are looked at of each text."""
+    seed: int
+    """Which texts are chosen, where there are more than batches times batch size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +273,8 @@ class BuildArgs(Message):
     """`DUMMY`: random weights of the shapes that config.json says; absent: the checkpoint's."""
     quant: QuantArgs | None = None
     """Absent: the weights are kept as the checkpoint has them."""
+    calib: CalibArgs | None = None
+    """With FP8, whose activations are quantised too; absent with the others, and with random weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

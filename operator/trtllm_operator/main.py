@@ -35,7 +35,9 @@ from .cluster.events import Events
 from .cluster.kinds import KINDS
 from .cluster.leader import Leader, LeadershipLost
 from .cluster.metrics import Metrics
+from .cluster.milestone_metrics import Milestones
 from .cluster.probes import Probes
+from .cluster.state_metrics import StateCollector, census
 from .cluster.watch import SILENCE, Watch
 from .cluster.webhook_certificate import WebhookCertificate
 from .reconcile.queue import Queue
@@ -149,9 +151,9 @@ class Operator:
         self._options = options
         self._configuration = configuration
         self._clock = clock
-        self._metrics = Metrics()
+        self._metrics = Metrics(leads=lambda: self._leader.is_leader)
         self._store = Store(labels=[ROLE_LABEL])
-        self._queue = Queue(clock=clock, random=random.random)
+        self._queue = Queue(clock=clock, random=random.random, observe=self._metrics.observe_wait)
         self._client = Client(configuration, metrics=self._metrics)
         self._leader = Leader(
             self._client,
@@ -168,6 +170,7 @@ class Operator:
             store=self._store,
             client=self._client,
             events=self._events,
+            milestones=Milestones(self._metrics),
             enqueue=self._enqueue,
             defaults=defaults,
             now=now,
@@ -192,7 +195,8 @@ class Operator:
         self._metrics.gauge("queue_in_flight", "Keys in work.", lambda: self._queue.in_flight)
         self._metrics.gauge("queue_failing", "Keys whose last look failed.", lambda: self._queue.failing)
         self._metrics.gauge("objects", "Objects in the store.", lambda: len(self._store))
-        self._metrics.gauge("leader", "1 while this process holds the lease.", lambda: int(self._leader.is_leader))
+        take = partial(census, self._store, defaults.gpu_resource)
+        self._metrics.collect(StateCollector(lambda: take(now()), clock=clock))
 
     async def run(self) -> int:
         """Stand by, lead, and stop on SIGTERM; returns the exit code."""

@@ -12,6 +12,7 @@ from kubernetes.aio.client import Configuration
 from tests.cluster.cluster import Cluster
 from tests.cluster.paths import REPOSITORY
 from tests.cluster.prerequisites import Tier
+from tests.gitops.judge import every_status_judged
 from trtllm_operator.cluster.client import Client
 from trtllm_operator.cluster.connection import configure
 
@@ -24,6 +25,12 @@ def cluster() -> Iterator[Cluster]:
     with Cluster.up(Tier.APISERVER, f"apiserver-{os.getpid()}") as cluster:
         cluster.define(REPOSITORY / "crds")
         yield cluster
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _every_status_is_judged(cluster: Cluster) -> Iterator[None]:
+    with every_status_judged(cluster):
+        yield
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,10 +23,10 @@ class PlayedKubelet:
     cluster: Cluster
     namespace: str
 
-    def finish_fetch(self) -> None:
-        """The fetch pod reports the small model's facts and ends well."""
+    def finish_fetch(self, versions: Mapping[str, str] = VERSIONS) -> None:
+        """The fetch pod reports the small model's facts, and the toolchains of its image, and ends well."""
         pod = self._pod("fetch")
-        self._end(pod, Result(ok=True, facts=smollm2_facts(), versions=VERSIONS))
+        self._end(pod, Result(ok=True, facts=smollm2_facts(), versions=dict(versions)))
 
     def finish_build(self) -> None:
         """The build pod reports a published rank and ends well."""
@@ -36,8 +37,13 @@ class PlayedKubelet:
         self._end(self._pod("build"), said, phase="Failed")
 
     def start_groups(self, count: int = 1) -> None:
-        """The servers' pods run and are ready."""
-        for pod in wait_until(lambda: self._pods("server", count), f"{count} server pods", 30):
+        """The servers' pods run and are ready, as soon as there are so many new ones."""
+        wait_until(lambda: self._pods("server", count), f"{count} server pods", 30)
+        self.start_new_groups()
+
+    def start_new_groups(self) -> None:
+        """The servers' pods that there are run and are ready."""
+        for pod in self._pods("server", 0):
             ready = [{"type": "Ready", "status": "True"}]
             self._patch(pod, {"phase": "Running", "conditions": ready, "containerStatuses": [_running()]})
 

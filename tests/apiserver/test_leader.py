@@ -74,7 +74,7 @@ class Process:
                 aiohttp.ClientSession() as session,
                 session.get(f"http://127.0.0.1:{self.port}/metrics") as answer,
             ):
-                return "\ntrtllm_operator_leader 1\n" in await answer.text()
+                return "\ntrtllm_operator_leader 1.0\n" in await answer.text()
         except aiohttp.ClientError:
             return False
 

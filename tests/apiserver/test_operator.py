@@ -45,6 +45,10 @@ class Deployment:
         out = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found").stdout
         return json.loads(out) if out.strip() else None
 
+    def list(self, kind: str) -> list[Json]:
+        items: list[Json] = json.loads(self.kubectl("get", kind, "-o", "json").stdout)["items"]
+        return items
+
     def condition(self, type: str) -> Json:
         status = (self.get() or {}).get("status") or {}
         return next((c for c in status.get("conditions") or () if c["type"] == type), {})
@@ -59,6 +63,18 @@ class Deployment:
         except Exception as error:
             error.add_note(json.dumps(self.condition("Ready")))
             raise
+
+    def roll_over(self, replicas: int, seconds: float = 60) -> None:
+        """Each new pod gets ready, until the revision that is asked for serves alone."""
+
+        def rolled() -> bool:
+            self.kubelet.start_new_groups()
+            status = (self.get() or {})["status"]
+            at_target = status["currentRevision"] == status["targetRevision"]
+            return bool(at_target and status["updatedReplicas"] == replicas)
+
+        wait_until(rolled, "the rollout to be complete", seconds)
+        wait_until(lambda: self.condition("Ready").get("status") == "True", "Ready", 30)
 
     def become_ready(self, replicas: int = 1) -> None:
         self.kubelet.finish_fetch()

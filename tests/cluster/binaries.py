@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -52,6 +53,8 @@ class Module:
     """Program name to Go package. Where there are several, each package's last part is its program's name."""
     variables: dict[str, str] = field(default_factory=dict)
     """Set by the linker."""
+    tags: tuple[str, ...] = ()
+    """Of the compiler: what may be left out."""
 
     def folder(self) -> Path:
         """The module's source."""
@@ -59,7 +62,7 @@ class Module:
 
     def home(self) -> Path:
         """Where its programs go."""
-        digest = hashlib.sha256(repr((self.packages, self.variables)).encode())
+        digest = hashlib.sha256(repr((self.packages, self.variables, *self.tags)).encode())
         for file in sorted(self.folder().iterdir()):
             digest.update(file.name.encode() + b"\0" + file.read_bytes())
         return cache() / "tools" / f"{self.name}-{digest.hexdigest()[:12]}"
@@ -83,6 +86,10 @@ MODULES: Final = (
     Module("coredns", {"coredns": "."}),
     Module("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
     Module("pause", {"pause": "."}),
+    # Without the clients of two dozen clouds, in which rules are not tested.
+    Module("prometheus", {"promtool": "github.com/prometheus/prometheus/cmd/promtool"}, tags=("remove_all_sd",)),
+    Module("argocd", {"argocd": "."}),
+    Module("verdicts", {"verdicts": "."}),
 )
 PROGRAMS: Final = {program: module for module in MODULES for program in module.packages}
 
@@ -108,6 +115,12 @@ def binaries(programs: Iterable[str]) -> dict[str, Path]:
     with ThreadPoolExecutor(max_workers=2) as pool:
         list(pool.map(_make, missing.values()))
     return {program: found.get(program) or _home(program) / program for program in wanted}
+
+
+def source(program: str, path: str) -> Path:
+    """The source of a Go module that a program is built from: releases carry manifests beside the code."""
+    said = _run([go(), "mod", "download", "-json", path], PROGRAMS[program].folder())
+    return Path(json.loads(said)["Dir"])
 
 
 def _home(program: str) -> Path:
@@ -145,7 +158,8 @@ def _go_build(module: Module, programs: list[str], target: Path) -> None:
     output = f"{target}/" if len(programs) > 1 else str(target / programs[0])
     _run(
         # What is stripped in the end need not be made: without DWARF, compiling is about a tenth quicker.
-        [go(), "build", "-trimpath", "-gcflags=all=-dwarf=false", f"-ldflags=-s -w {variables}".rstrip(), "-o", output]
+        [go(), "build", "-trimpath", "-gcflags=all=-dwarf=false", f"-ldflags=-s -w {variables}".rstrip()]
+        + [f"-tags={','.join(module.tags)}", "-o", output]
         + [module.packages[program] for program in programs],
         module.folder(),
         CGO_ENABLED="0",

@@ -12,6 +12,7 @@ from tests.cluster import fake_nodes
 from tests.cluster.cluster import Cluster
 from tests.cluster.paths import REPOSITORY
 from tests.cluster.prerequisites import Tier
+from tests.gitops.judge import every_status_judged
 from tests.kwok.stages import stages
 from tests.kwok.world import Nodes, World
 from tests.operator_process import OperatorProcess
@@ -23,7 +24,8 @@ def cluster() -> Iterator[Cluster]:
         cluster.define(REPOSITORY / "crds")
         cluster.start_provisioner()
         fake_nodes.start(cluster, stages())
-        yield cluster
+        with every_status_judged(cluster):
+            yield cluster
 
 
 @pytest.fixture

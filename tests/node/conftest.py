@@ -18,6 +18,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.images import Images, build_images
 from tests.cluster.prerequisites import Tier
 from tests.cluster.waiting import wait_until
+from tests.gitops.judge import every_status_judged
 from tests.models import SMOLLM2, default_cache, smollm2, tiny_llama
 from tests.node.world import Namespace
 from tests.operator_process import REPOSITORY, OperatorProcess
@@ -94,3 +95,9 @@ def _link_or_copy(source: str, target: str) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _cluster_answers(cluster: Cluster) -> None:
     wait_until(lambda: "ok" in cluster.kubectl("get", "--raw", "/readyz", check=False).stdout, "the API server", 30)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _every_status_is_judged(cluster: Cluster) -> Iterator[None]:
+    with every_status_judged(cluster):
+        yield

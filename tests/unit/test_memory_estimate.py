@@ -6,6 +6,7 @@ Cache: against the product of the shapes that the network declares.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from trtllm_engine import contract
 from trtllm_engine.build.engine_folder import read_engine
 from trtllm_engine.checkpoint.inspect import inspect_model
 from trtllm_engine.checkpoint.weights import load_weights
-from trtllm_engine.contract import BuildArgs, ModelFacts, Toolchain, rank_file
+from trtllm_engine.contract import BuildArgs, ModelFacts, QuantAlgo, QuantArgs, Toolchain, rank_file
 from trtllm_engine.network.rank import Rank
 from trtllm_engine.network.tensorrt_ops import define_network
 from trtllm_operator.resolve.memory import Load, cache_bytes, table
@@ -33,6 +34,8 @@ WIDE: Final = {"hidden_size": 768, "intermediate_size": 2048, "vocab_size": 1638
 """About 40 M parameters: many beside a base of a few MB, and built in seconds."""
 NARROW: Final = {"hidden_size": 128, "intermediate_size": 256, "vocab_size": 512, "num_attention_heads": 2}
 """The same network and width of heads with few weights."""
+
+QUANTISED: Final = QuantArgs(algo=QuantAlgo.W4A16, group_size=64)
 
 # Six shapes whose weights are counted differently -> (architecture, dtype of the engine, config).
 ENGINES: Final[Mapping[str, tuple[str, str, Mapping[str, Any]]]] = {
@@ -48,12 +51,12 @@ ENGINES: Final[Mapping[str, tuple[str, str, Mapping[str, Any]]]] = {
 class Built:
     """A random model of this shape, inspected and built into a plan."""
 
-    def __init__(self, folder: Path, name: str, size: Mapping[str, int]) -> None:
+    def __init__(self, folder: Path, name: str, size: Mapping[str, int], quant: QuantArgs | None = None) -> None:
         architecture, dtype, shape = ENGINES[name]
         self.workspace = Workspace(folder)
         tiny_llama(self.workspace.model, architecture=architecture, dtype=dtype, **{**size, **shape})
         self.facts: ModelFacts = inspect_model(self.workspace.model)
-        request = self.workspace.request(Toolchain.TENSORRT_RTX, dtype=dtype)
+        request = self.workspace.request(Toolchain.TENSORRT_RTX, dtype=dtype, quant=quant)
         self.workspace.build(request)
         self.args: BuildArgs = request.args
         self.plan_bytes = (self.workspace.engine / rank_file(0)).stat().st_size
@@ -63,6 +66,8 @@ class Built:
         return Load(
             mapping=contract.Mapping(),
             dtype=self.args.dtype,
+            quant_algo=None if self.args.quant is None else self.args.quant.algo,
+            group_size=None if self.args.quant is None else self.args.quant.group_size,
             sequences=self.args.max_batch_size,
             length=self.args.max_seq_len,
             step_tokens=self.args.max_input_len,
@@ -82,6 +87,18 @@ def test_estimates_of_weights_and_cache_hold_for_a_real_engine(name: str, tmp_pa
     assert measured == pytest.approx(built.estimated_weights, rel=TOLERANCE)
 
     assert cache_bytes(built.facts, built.load) == declared_cache_bytes(built)
+
+
+def test_estimates_of_quantised_weights_hold_for_a_real_engine(tmp_path: Path) -> None:
+    """More layers than elsewhere: as in large models, most of the weights are in them."""
+    name = "many layers"
+    built, empty = (
+        Built(tmp_path / part, name, size, QUANTISED) for part, size in (("wide", WIDE), ("narrow", NARROW))
+    )
+    base = empty.plan_bytes - empty.estimated_weights
+    assert built.plan_bytes - base == pytest.approx(built.estimated_weights, rel=TOLERANCE)
+    wide = dataclasses.replace(built.load, quant_algo=None, group_size=None)
+    assert built.estimated_weights < 0.6 * table(built.facts, wide).rows[0].bytes
 
 
 def declared_cache_bytes(built: Built) -> int:

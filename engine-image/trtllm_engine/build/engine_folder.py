@@ -47,6 +47,16 @@ class EngineFacts(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationRecord(Message):
+    """What scales of activations were found with."""
+
+    samples: int
+    tokens: int
+    sha256: str
+    """Of the samples' tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankRecord(Message):
     """What was published for one rank."""
 
@@ -62,6 +72,8 @@ class RankRecord(Message):
     peak_bytes: int
     plan: dict[str, int]
     """Counts from the builder: layers, weight bytes, ..."""
+    calibration: CalibrationRecord | None = None
+    """Absent: nothing was calibrated."""
 
 
 @dataclass(frozen=True, slots=True)

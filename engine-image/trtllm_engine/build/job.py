@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import resource
 from typing import Final
 
-from trtllm_engine.build.engine_folder import EngineFacts, RankRecord
+from trtllm_engine.build.engine_folder import CalibrationRecord, EngineFacts, RankRecord
 from trtllm_engine.build.publish import engine_sink, publish, published
 from trtllm_engine.build.toolchain import BuildJob, load_builder, toolchain_version
 from trtllm_engine.checkpoint.folder import CONFIG, digest, locate, read_json
@@ -13,6 +14,7 @@ from trtllm_engine.checkpoint.inspect import refuse_other_formats
 from trtllm_engine.checkpoint.stored_scheme import read_stored_scheme
 from trtllm_engine.contract import (
     DUMMY,
+    BuildArgs,
     BuildRequest,
     ContractError,
     ExitCode,
@@ -44,10 +46,17 @@ SHARES: Final = {
 }
 """How the time of a build is divided among its steps, roughly; TensorRT is like TensorRT for RTX."""
 
+CALIBRATION_SHARE: Final = 300
+"""Of calibration, next to 100 for all the rest: the whole model reads hundreds of texts on the CPU."""
+
 
 def reporter(request: BuildRequest, rank: int) -> Reporter:
     """Progress with the shares of the request's toolchain."""
-    return Reporter(SHARES.get(request.toolchain, SHARES[Toolchain.TENSORRT_RTX]), rank)
+    shares = SHARES.get(request.toolchain, SHARES[Toolchain.TENSORRT_RTX])
+    if request.args.calib is not None:
+        inspect = {Step.INSPECT: shares[Step.INSPECT]}
+        shares = inspect | {Step.CALIBRATE: CALIBRATION_SHARE} | shares
+    return Reporter(shares, rank)
 
 
 def build(request: BuildRequest, rank: int, mounts: Mounts, progress: Reporter) -> Result:
@@ -60,6 +69,7 @@ def build(request: BuildRequest, rank: int, mounts: Mounts, progress: Reporter) 
         builder = load_builder(request.toolchain)
         job = inspect_job(request, rank, mounts)
         builder.check(job)
+    job, calibration = _calibrated(job, mounts, progress)
     with engine_sink(folder, rank) as sink:
         plan = builder.build(job, sink, progress)
         with progress.during(Step.WRITE):
@@ -77,9 +87,21 @@ def build(request: BuildRequest, rank: int, mounts: Mounts, progress: Reporter) 
                 seconds=dict(progress.seconds),
                 peak_bytes=peak_bytes(),
                 plan=plan,
+                calibration=calibration,
             )
             publish(folder, sink, record, facts, job.model)
     return result_of(record)
+
+
+def _calibrated(job: BuildJob, mounts: Mounts, progress: Reporter) -> tuple[BuildJob, CalibrationRecord | None]:
+    """The job with the scales of activations that the request asks to find, and what they were found with."""
+    if job.args.calib is None or job.scheme is None:
+        return job, None
+    from trtllm_engine.build.calibration import calibrate  # torch takes seconds to load
+
+    with progress.during(Step.CALIBRATE):
+        found = calibrate(job.model, job.config, job.args.dtype, job.scheme, job.args.calib, mounts.models, progress)
+    return dataclasses.replace(job, inputs=found.scales), found.record
 
 
 def check_request(request: BuildRequest, rank: int) -> None:
@@ -94,7 +116,7 @@ def check_request(request: BuildRequest, rank: int) -> None:
         raise _bad("args.dtype", f"{args.dtype!r} is not one of {', '.join(DTYPES)}")
     if args.load_format not in (None, DUMMY):
         raise _bad("args.loadFormat", f"{args.load_format!r} is not {DUMMY!r}; leave it out for the model's weights")
-    scheme_of(args.quant)
+    _check_calibration(args)
     for name, value in (("maxBatchSize", args.max_batch_size), ("maxInputLen", args.max_input_len)):
         if value < 1:
             raise _bad(f"args.{name}", f"{value} is below 1")
@@ -106,6 +128,26 @@ def check_request(request: BuildRequest, rank: int) -> None:
         raise _bad("engineKey", str(error)) from error
     if request.output != expected:
         raise _bad("output", f"{request.output!r} is not {expected!r}, the folder of engineKey")
+
+
+def _check_calibration(args: BuildArgs) -> None:
+    """Asked for exactly where activations are quantised with data."""
+    scheme, calib = scheme_of(args.quant), args.calib
+    needed = scheme is not None and scheme.activations and args.load_format != DUMMY
+    if needed != (calib is not None):
+        who = "this quantisation" if args.quant is None else args.quant.algo.value
+        raise _bad("args.calib", f"{who} needs it" if needed else "nothing is calibrated; leave it out")
+    if calib is None:
+        return
+    for name, value in (
+        ("batches", calib.batches),
+        ("batchSize", calib.batch_size),
+        ("maxSeqLength", calib.max_seq_length),
+    ):
+        if value < 1:
+            raise _bad(f"args.calib.{name}", f"{value} is below 1")
+    if calib.seed < 0:
+        raise _bad("args.calib.seed", f"{calib.seed} is below 0")
 
 
 def engine_facts(request: BuildRequest) -> EngineFacts:
@@ -135,7 +177,7 @@ def inspect_job(request: BuildRequest, rank: int, mounts: Mounts) -> BuildJob:
     check_mapping(config, request.mapping)
     stored = None if request.args.load_format == DUMMY else read_stored_scheme(raw, model)
     if stored is not None and request.args.quant is not None:
-        raise _bad("args.quant", f"the checkpoint is quantised already ({stored.packing.value}); leave it out")
+        raise _bad("args.quant", f"the checkpoint is quantised already ({stored.method}); leave it out")
     scheme = scheme_of(request.args.quant) if stored is None else stored.scheme
     check_scheme(config, request.mapping, scheme, chosen=stored is None)
     job = BuildJob(

@@ -37,6 +37,9 @@ NO_FLOAT32: Final = frozenset({"7.5"})
 NO_INT4: Final = frozenset({"7.5"})
 """Compute capabilities without 4-bit integers, for the same reason."""
 
+NO_FP8: Final = frozenset({"7.5", "8.0", "8.6"})
+"""Compute capabilities without 8-bit floating numbers, likewise."""
+
 
 class TensorRtBuilder:
     """Builds a plan with the library of `toolchain`."""
@@ -77,6 +80,12 @@ class TensorRtBuilder:
             raise Failure(
                 ExitCode.UNSUPPORTED,
                 f"compute capability {capability} has no 4-bit integers; use {QuantAlgo.W8A16.value}",
+                field="args.quant.algo" if job.stored is None else "model",
+            )
+        if job.scheme is not None and job.scheme.number is Number.FP8 and capability in NO_FP8:
+            raise Failure(
+                ExitCode.UNSUPPORTED,
+                f"compute capability {capability} has no 8-bit floating numbers; it takes 8.9 or newer",
                 field="args.quant.algo" if job.stored is None else "model",
             )
         if job.rank.tp_size > 1 and capability in NO_COLLECTIVES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, Protocol
@@ -39,6 +39,8 @@ class BuildJob:
     """How the matrices of the layers are kept; None: as floating numbers."""
     stored: StoredScheme | None
     """How the checkpoint has them already; None: it is not quantised."""
+    inputs: Mapping[str, float] = field(default_factory=dict)
+    """Scales of what the matrices multiply, by their names, as far as calibration found them."""
 
 
 class Builder(Protocol):

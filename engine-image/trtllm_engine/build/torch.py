@@ -21,6 +21,7 @@ DTYPES: Final = {
     torch.bfloat16: "BF16",
     torch.int8: "I8",
     torch.uint8: "U8",
+    torch.float8_e4m3fn: "F8_E4M3",
 }
 """How safetensors spells them."""
 

@@ -20,6 +20,9 @@ from trtllm_engine.network.scheme import Scheme
 SPREAD: Final = 0.02
 """Standard deviation of random matrices; what most models are initialised with."""
 
+RANDOM_INPUT: Final = 8.0
+"""The largest activation that random matrices have a place for."""
+
 
 def job_tensors(job: BuildJob, dtype: torch.dtype) -> dict[str, tuple[torch.dtype, Shape]]:
     """Type and shape of what the rank holds, by name, in the order of `job_weights`."""
@@ -33,7 +36,7 @@ def job_weights(job: BuildJob, dtype: torch.dtype) -> Iterator[tuple[str, torch.
     """(name, tensor) of everything that the rank holds."""
     if job.args.load_format == DUMMY:
         return (pair for parameter in _job_parameters(job) for pair in _random_tensors(parameter, dtype, job.scheme))
-    return load_weights(job.model, job.config, dtype, job.rank, job.scheme, job.stored)
+    return load_weights(job.model, job.config, dtype, job.rank, job.scheme, job.stored, job.inputs)
 
 
 def _job_parameters(job: BuildJob) -> list[Parameter]:
@@ -47,8 +50,10 @@ def _random_tensors(parameter: Parameter, dtype: torch.dtype, scheme: Scheme | N
     if scheme is None or parameter.role not in MATRICES:
         return [(parameter.name, weight)]
     stored = stored_tensors(parameter, dtype, scheme)
-    values, scales = tensors = [mapped_empty(shape, kind) for kind, shape in stored.values()]
+    values, scales, *inputs = tensors = [mapped_empty(shape, kind) for kind, shape in stored.values()]
     round_into(values.flatten(0, -2), scales.flatten(0, -2), weight.flatten(0, -2), scheme)
+    for scale in inputs:
+        scale.fill_(RANDOM_INPUT / scheme.largest)
     return list(zip(stored, tensors, strict=True))
 
 

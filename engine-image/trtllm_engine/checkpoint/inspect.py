@@ -14,11 +14,13 @@ from typing import Final
 from trtllm_engine.checkpoint.folder import CONFIG, TOKENIZER, digest, read_headers, read_json
 from trtllm_engine.checkpoint.safetensors_header import ITEM_BITS, Header, TensorInfo
 from trtllm_engine.checkpoint.stored_scheme import StoredScheme, method_of, read_stored_scheme
-from trtllm_engine.contract import ExitCode, ModelFacts
+from trtllm_engine.contract import REASON_LIMIT, ExitCode, ModelFacts, QuantFacts
+from trtllm_engine.contract import Mapping as ParallelMapping
 from trtllm_engine.failure import Failure
 from trtllm_engine.network.config import DecoderConfig
 from trtllm_engine.network.families import family_of, read_config
 from trtllm_engine.network.parameters import IN_EXPERTS, MATRICES, Shape, parameters
+from trtllm_engine.network.scheme import check_scheme
 
 DTYPES: Final[Mapping[str, str]] = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -41,13 +43,15 @@ def inspect_model(folder: Path, commit: str | None = None, *, weightless: bool =
             "save the tokenizer beside the model: AutoTokenizer.from_pretrained(...).save_pretrained(folder)",
             field="model",
         )
-    used = _imagined(config, raw) if weightless else _stored(config, raw, folder)
+    used, stored, unread = (_imagined(config, raw), None, None) if weightless else _stored(config, raw, folder)
     return ModelFacts(
         format="hf",
         architecture=config.architecture,
         family=config.family,
         dtype=_stored_dtype(used),
         quantization=method_of(raw, folder),
+        quant=None if stored is None else QuantFacts(algo=stored.scheme.algo, group_size=stored.scheme.group),
+        quant_unread=unread,
         hidden_size=config.hidden_size,
         num_layers=config.num_layers,
         num_attention_heads=config.num_heads,
@@ -97,7 +101,7 @@ def check_tensors(
         for place in family.places(config, role, layer):
             if stored is None or role not in MATRICES:
                 needed[place.tensor] = (place.shape, tuple(DTYPES))
-            elif place.tensor in places:
+            elif place.tensor in places and places[place.tensor][1].dtype in DTYPES:
                 raise Failure(
                     ExitCode.UNSUPPORTED,
                     f"{places[place.tensor][0]}: tensor {place.tensor} is not quantised, though others are; "
@@ -111,7 +115,7 @@ def check_tensors(
         if name not in places:
             raise _corrupt(", ".join(headers), f"tensor {name} of shape {list(shape)} is missing")
         file, info = places[name]
-        if info.shape != shape:
+        if info.shape != shape and (info.shape, shape) != ((), (1,)):  # a number by itself may have no dimension
             raise _corrupt(file, f"tensor {name} has shape {list(info.shape)}, but config.json makes it {list(shape)}")
         if info.dtype not in dtypes:
             raise _corrupt(file, f"tensor {name} has dtype {info.dtype}; allowed are {', '.join(dtypes)}")
@@ -119,15 +123,21 @@ def check_tensors(
     return used
 
 
-def _stored(config: DecoderConfig, raw: Mapping[str, object], folder: Path) -> list[TensorInfo]:
-    """The tensors that count; of a checkpoint that is quantised in a way that is not read, all of them, unchecked."""
+def _stored(
+    config: DecoderConfig, raw: Mapping[str, object], folder: Path
+) -> tuple[list[TensorInfo], StoredScheme | None, str | None]:
+    """The tensors that count, and how they are quantised; if that is not read: all of them, unchecked, and why."""
     headers = read_headers(folder)
     try:
-        return check_tensors(config, headers, read_stored_scheme(raw, folder))
+        stored = read_stored_scheme(raw, folder)
+        check_scheme(config, ParallelMapping(), None if stored is None else stored.scheme, chosen=False)
+        return check_tensors(config, headers, stored), stored, None
     except Failure as failure:
         if failure.code is not ExitCode.UNSUPPORTED:
             raise
-        return [info for header in headers.values() for info in header.tensors.values()]
+        everything = [info for header in headers.values() for info in header.tensors.values()]
+        reason, _, _ = failure.message.partition("; ")
+        return everything, None, reason.encode()[:REASON_LIMIT].decode(errors="ignore")
 
 
 def _imagined(config: DecoderConfig, raw: Mapping[str, object]) -> list[TensorInfo]:

@@ -28,7 +28,13 @@ def round_into(values: Tensor, scales: Tensor, weight: Tensor, scheme: Scheme) -
         groups = block.reshape(len(block), -1, scheme.group_of(columns))
         scale = (groups.abs().amax(dim=-1) / scheme.largest).to(scales.dtype)
         scale[scale == 0] = 1.0
-        nearest = (groups * scale.float().reciprocal().unsqueeze(-1)).round()
-        whole = nearest.clamp(-scheme.largest - 1, scheme.largest).to(torch.int8).flatten(1)
-        values[here] = pack(whole) if scheme.number is Number.INT4 else whole
+        scaled = groups * scale.float().reciprocal().unsqueeze(-1)
+        values[here] = _nearest(scaled.flatten(1), scheme)
         scales[here] = scale
+
+
+def _nearest(scaled: Tensor, scheme: Scheme) -> Tensor:
+    if scheme.number is Number.FP8:
+        return scaled.clamp(-scheme.largest, scheme.largest).to(torch.float8_e4m3fn)
+    whole = scaled.round().clamp(-scheme.largest - 1, scheme.largest).to(torch.int8)
+    return pack(whole) if scheme.number is Number.INT4 else whole

@@ -5,7 +5,7 @@ Pages are read when they are used, and can be dropped again: nothing of the othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -18,7 +18,7 @@ from trtllm_engine.checkpoint.safetensors_header import Header
 from trtllm_engine.checkpoint.scratch import mapped_empty
 from trtllm_engine.checkpoint.stored_scheme import StoredScheme
 from trtllm_engine.checkpoint.tensor_files import TensorFiles, tensor_files
-from trtllm_engine.checkpoint.unpacking import unpack_into
+from trtllm_engine.checkpoint.unpacking import input_scale, unpack_into
 from trtllm_engine.network.config import DecoderConfig
 from trtllm_engine.network.families import Place, family_of
 from trtllm_engine.network.parameters import IN_EXPERTS, MATRICES, Parameter, rank_parameters
@@ -43,12 +43,14 @@ def load_weights(
     rank: Rank = WHOLE,
     scheme: Scheme | None = None,
     stored: StoredScheme | None = None,
+    inputs: Mapping[str, float] | None = None,
 ) -> Iterator[tuple[str, Tensor]]:
     """Every tensor that the rank holds, contiguous, in `weight_order`, converted to `dtype` where it has another.
 
     With a scheme, values and scales take the place of the matrices (`stored_tensors`). They are read where the
     checkpoint is quantised as `stored` says, and made by rounding where it is not: then of what the rank has, so that a
-    scale of a whole row is that of the rank's part of it.
+    scale of a whole row is that of the rank's part of it. `inputs` are then the scales of what the matrices multiply,
+    by their names, where the scheme has such.
 
     What needs no conversion and lies together in the mapped file stays there; the rest is copied to files of its own.
     Raises what `check_tensors` and `unpack_into` raise, and NO_SPACE where the copies do not fit.
@@ -61,13 +63,18 @@ def load_weights(
                 yield parameter.name, _read(files, parameter, places, dtype)
                 continue
             tensors = stored_tensors(parameter, dtype, scheme)
-            values, scales = (mapped_empty(shape, kind) for kind, shape in tensors.values())
+            values, scales, *given = found = [mapped_empty(shape, kind) for kind, shape in tensors.values()]
             for index, place, part in _pieces(parameter, places):
                 if stored is None:
                     round_into(values[index], scales[index], files.slice(place.tensor, *part), scheme)
                 else:
                     unpack_into(values[index], scales[index], files, place, part, stored)
-            yield from zip(tensors, (values, scales), strict=True)
+                    for scale in given:
+                        scale.copy_(input_scale(files, place))
+            if stored is None:
+                for scale in given:
+                    scale.fill_((inputs or {})[parameter.name])
+            yield from zip(tensors, found, strict=True)
 
 
 def _ordered(

@@ -23,10 +23,12 @@ class Number(enum.Enum):
 
     INT8 = "int8"
     INT4 = "int4"
+    FP8 = "fp8"
+    """E4M3: four bits of exponent, three of mantissa, no infinity."""
 
     @property
     def bits(self) -> int:
-        return 8 if self is Number.INT8 else 4
+        return 4 if self is Number.INT4 else 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,16 @@ class Scheme:
     number: Number
     group: int | None = None
     """Columns of a row that share a scale; None: all of them."""
+    activations: bool = False
+    """What a matrix multiplies becomes such numbers as well, times one scale that is known beforehand."""
+
+    @property
+    def algo(self) -> QuantAlgo:
+        if self.number is Number.FP8:
+            return QuantAlgo.FP8
+        if self.number is Number.INT8:
+            return QuantAlgo.W8A8_SQ_PER_CHANNEL if self.activations else QuantAlgo.W8A16
+        return QuantAlgo.W4A16
 
     @property
     def bits(self) -> int:
@@ -43,8 +55,8 @@ class Scheme:
 
     @property
     def largest(self) -> int:
-        """The largest value; the smallest is one below its negative."""
-        return int(2 ** (self.bits - 1) - 1)
+        """The largest value; the smallest integer is one below its negative."""
+        return 448 if self.number is Number.FP8 else int(2 ** (self.bits - 1) - 1)
 
     def values_shape(self, matrix: Shape) -> Shape:
         """Of what is kept for a matrix [..., out, in]: two 4-bit values share a byte."""
@@ -60,14 +72,28 @@ class Scheme:
         return columns if self.group is None else self.group
 
 
+WHOLE_ROWS: Final = {
+    QuantAlgo.W8A16: Scheme(number=Number.INT8),
+    QuantAlgo.FP8: Scheme(number=Number.FP8, activations=True),
+}
+"""What the build makes with one scale for each row."""
+
+
 def scheme_of(quant: QuantArgs | None) -> Scheme | None:
-    """Raises BAD_REQUEST for a group size that the algorithm does not have."""
+    """Raises BAD_REQUEST for a group size that the algorithm does not have, UNSUPPORTED for one that is only read."""
     if quant is None:
         return None
-    if quant.algo is QuantAlgo.W8A16:
+    if quant.algo is QuantAlgo.W8A8_SQ_PER_CHANNEL:
+        raise Failure(
+            ExitCode.UNSUPPORTED,
+            f"args.quant.algo: {quant.algo.value} smooths activations, which the build does not do; "
+            "give a checkpoint that is quantised so, or use FP8, W8A16 or W4A16",
+            field="args.quant.algo",
+        )
+    if quant.algo is not QuantAlgo.W4A16:
         if quant.group_size is not None:
             raise _bad(f"{quant.algo.value} has one scale for each row; leave groupSize {quant.group_size} out")
-        return Scheme(number=Number.INT8)
+        return WHOLE_ROWS[quant.algo]
     if quant.group_size not in GROUPS:
         allowed = ", ".join(map(str, GROUPS))
         raise _bad(f"{quant.group_size} is not a group size of {quant.algo.value}; allowed are {allowed}")
@@ -77,8 +103,16 @@ def scheme_of(quant: QuantArgs | None) -> Scheme | None:
 def check_scheme(config: DecoderConfig, mapping: Mapping, scheme: Scheme | None, *, chosen: bool = True) -> None:
     """Raise UNSUPPORTED where a rank's columns are no whole groups, naming the groups and the mappings that work.
 
-    `chosen`: by the request, which can ask for other groups; those of a checkpoint are what they are.
+    `chosen`: by the request, which can ask for other groups; those of a checkpoint are what they are. UNSUPPORTED are
+    also mixtures whose activations are quantised: each of a layer's experts would have a scale of its own.
     """
+    if scheme is not None and scheme.activations and config.experts:
+        raise Failure(
+            ExitCode.UNSUPPORTED,
+            f"{scheme.algo.value}: activations of mixtures of experts are not quantised; "
+            "use W8A16 or W4A16, or a checkpoint whose weights only are quantised",
+            field="args.quant.algo" if chosen else "model",
+        )
     if scheme is None or (odd := _odd(config, mapping, scheme)) is None:
         return
     others = GROUPS if chosen else ()

@@ -17,7 +17,7 @@ from trtllm_engine.contract import ExitCode
 from trtllm_engine.failure import Failure
 from trtllm_engine.network.config import Activation, DecoderConfig
 from trtllm_engine.network.decoder import decoder
-from trtllm_engine.network.quantized import SCALES, VALUES
+from trtllm_engine.network.quantized import INPUT_SCALE, SCALES, VALUES
 from trtllm_engine.network.rank import WHOLE, Rank
 from trtllm_engine.network.rope import rope_tables
 
@@ -49,8 +49,8 @@ class TensorRtOps:
     """Adds one layer or a few for each operation.
 
     `weights` are the rank's, named by `weight_name`, in the type of the network, or the values and scales of quantised
-    ones; TensorRT keeps only pointers to them,
-    so they and `constants` must live until the engine is built. Constant layers are named after what they hold.
+    ones, and the scales of their inputs; TensorRT keeps only pointers to them, so they and `constants` must live until
+    the engine is built. Constant layers are named after what they hold.
     Collectives are over the rank's tensor group: that is the communicator which the runtime gives.
     """
 
@@ -102,7 +102,7 @@ class TensorRtOps:
         return self._elementwise(found, self._reshape(inside, (0, 0, 1)), operation.PROD)
 
     def linear(self, x: TrtTensor, weight: str, bias: str | None) -> TrtTensor:
-        product = self._multiply(x, self._matrix(weight), f"{weight}.product")
+        product = self._multiply(self._rounded(x, weight), self._matrix(weight), f"{weight}.product")
         return product if bias is None else self.add_bias(product, bias)
 
     def add_bias(self, x: TrtTensor, bias: str) -> TrtTensor:
@@ -310,6 +310,17 @@ class TensorRtOps:
     def _weight(self, name: str) -> torch.Tensor:
         return self._weights[name]
 
+    def _rounded(self, x: TrtTensor, weight: str) -> TrtTensor:
+        """Quantised and dequantised where the weight has a scale for it: the builder multiplies what is between."""
+        name = weight + INPUT_SCALE
+        if name not in self._weights:
+            return x
+        scale = self._constant(name, self._weight(name), ())
+        kind = trt_dtype(self._trt, self._weight(weight + VALUES).dtype)
+        small = self._add(self._network.add_quantize(x, scale, kind), f"{weight}.quantized")
+        wide = self._network.add_dequantize(small, scale, trt_dtype(self._trt, self._dtype))
+        return self._add(wide, f"{weight}.rounded")
+
     def _matrix(self, name: str) -> TrtTensor:
         """[1, ..., out, in], in the type of the network: a constant, or made of values and scales at run time."""
         if name in self._weights:
@@ -328,7 +339,7 @@ class TensorRtOps:
 
     def _constant(self, name: str, values: torch.Tensor, shape: Sequence[int]) -> TrtTensor:
         """A constant seen in another shape; equal memory is stored once in the plan."""
-        seen = values.contiguous().view(*shape)
+        seen = values.contiguous().view(tuple(shape))
         return self._add_constant(name, seen, tuple(seen.shape), trt_dtype(self._trt, seen.dtype))
 
     def _small_constant(self, name: str, values: torch.Tensor) -> TrtTensor:
@@ -425,6 +436,7 @@ def trt_dtype(trt: ModuleType, dtype: torch.dtype) -> Any:
         torch.float16: "float16",
         torch.bfloat16: "bfloat16",
         torch.int8: "int8",
+        torch.float8_e4m3fn: "fp8",
         torch.int32: "int32",
         torch.int64: "int64",
     }

@@ -12,7 +12,7 @@ from trtllm_engine.network.config import DecoderConfig
 from trtllm_engine.network.decoder import decoder
 from trtllm_engine.network.rank import WHOLE, Rank
 from trtllm_engine.network.rope import rope_tables
-from trtllm_engine.network.torch_ops import Cache, TorchOps, plan_rows
+from trtllm_engine.network.torch_ops import Cache, Observer, TorchOps, plan_rows
 
 
 class TorchDecoder:
@@ -36,6 +36,7 @@ class TorchDecoder:
         max_seq_len: int,
         rank: Rank = WHOLE,
         collectives: Collectives | None = None,
+        observe: Observer | None = None,
     ) -> None:
         self.config = config
         self.dtype = dtype
@@ -44,6 +45,7 @@ class TorchDecoder:
         self.max_seq_len = max_seq_len
         self.rank = rank
         self._collectives = collectives or Alone()
+        self._observe = observe
         self._weights = {name: self._placed(weight) for name, weight in weights.items()}
         layers = rank.layers(config)
         self._windows = {config.window(layer) for layer in layers}
@@ -119,7 +121,7 @@ class TorchDecoder:
             local: (cosines[positions].unsqueeze(1), sines[positions].unsqueeze(1))
             for local, (cosines, sines) in self._tables.items()
         }
-        ops = TorchOps(self._weights, self.caches, angles, rows, self._collectives)
+        ops = TorchOps(self._weights, self.caches, angles, rows, self._collectives, self._observe)
         if self.rank.is_first_stage:
             x = input_ids.to(self.device, torch.long)
         else:

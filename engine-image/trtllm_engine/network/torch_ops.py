@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,13 +12,16 @@ from torch.nn import functional
 
 from trtllm_engine.network.collectives import Collectives
 from trtllm_engine.network.config import Activation
-from trtllm_engine.network.quantized import SCALES, VALUES, dequantize
+from trtllm_engine.network.quantized import INPUT_SCALE, SCALES, VALUES, dequantize, nearest
 
 Cache = tuple[Tensor, Tensor]
 """Keys and values of one layer, each [slots, Nkv, S_max, H]."""
 
 Angles = tuple[Tensor, Tensor]
 """Cosines and sines of a step's tokens, each [B, 1, S, rotated / 2]."""
+
+Observer = Callable[[str, Tensor], None]
+"""Is told the name of each weight, and what it multiplies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +98,14 @@ class TorchOps:
         angles: Mapping[bool, Angles],
         rows: Sequence[Row],
         collectives: Collectives,
+        observe: Observer | None = None,
     ) -> None:
         self._weights = weights
         self._caches = caches
         self._angles = angles
         self._rows = rows
         self._collectives = collectives
+        self._observe = observe
 
     def embed(self, ids: Tensor, table: str, vocabulary: range | None) -> Tensor:
         if vocabulary is None:
@@ -110,7 +115,10 @@ class TorchOps:
         return rows * (here == ids).unsqueeze(-1)
 
     def linear(self, x: Tensor, weight: str, bias: str | None) -> Tensor:
-        return functional.linear(x, self._matrix(weight), None if bias is None else self._weights[bias])
+        if self._observe is not None:
+            self._observe(weight, x)
+        rounded = self._rounded(x, weight)
+        return functional.linear(rounded, self._matrix(weight), None if bias is None else self._weights[bias])
 
     def add_bias(self, x: Tensor, bias: str) -> Tensor:
         return x + self._weights[bias]
@@ -206,6 +214,11 @@ class TorchOps:
 
     def all_gather(self, x: Tensor) -> Tensor:
         return self._collectives.all_gather(x)
+
+    def _rounded(self, x: Tensor, weight: str) -> Tensor:
+        """What a weight multiplies, as the numbers that it has itself where its input has a scale."""
+        scale = self._weights.get(weight + INPUT_SCALE)
+        return x if scale is None else nearest(x, scale, self._weights[weight + VALUES].dtype).to(x.dtype) * scale
 
     def _matrix(self, name: str, expert: int | None = None) -> Tensor:
         """A weight, or one expert's; of quantised ones nothing is kept but values and scales."""

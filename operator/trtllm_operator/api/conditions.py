@@ -44,7 +44,10 @@ class Reason(enum.StrEnum):
     BUILD_OUT_OF_MEMORY = "BuildOutOfMemory", "A build pod needed more host memory than its limit."
     BUILD_DEADLINE_EXCEEDED = "BuildDeadlineExceeded", "The build took longer than its deadline."
     NO_SPACE = "NoSpace", "The volume is full."
-    ENGINE_CORRUPT = "EngineCorrupt", "Files of the engine do not have their recorded digests, also after a rebuild."
+    ENGINE_CORRUPT = (
+        "EngineCorrupt",
+        "A server found files of the engine altered. They are built once more; if that was done already, it stalls.",
+    )
     ROLLING_OUT = "RollingOut", "Replicas are being brought to the target revision."
     WAITING_FOR_GPUS = "WaitingForGPUs", "Pods wait for a node with free GPUs."
     WAITING_FOR_NODE = "WaitingForNode", "Pods wait for a node with room for them; the message carries what is short."

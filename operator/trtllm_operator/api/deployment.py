@@ -334,13 +334,16 @@ class LLMDeployment:
     spec: LLMDeploymentSpec | None
     problems: tuple[Problem, ...] = ()
     status: LLMDeploymentStatus = field(default_factory=LLMDeploymentStatus)
+    written: Json = field(default_factory=dict)
+    """The spec as it is stored."""
 
     @classmethod
     def of(cls, obj: Json) -> Self:
         """Never raises."""
-        spec, problems = parse_spec(LLMDeploymentSpec, obj.get("spec") or {})
+        written: Json = obj.get("spec") or {}
+        spec, problems = parse_spec(LLMDeploymentSpec, written)
         status = parse_status(LLMDeploymentStatus, obj.get("status"))
-        return cls(meta=Meta.of(obj), spec=spec, problems=problems, status=status)
+        return cls(meta=Meta.of(obj), spec=spec, problems=problems, status=status, written=written)
 
     @property
     def valid_spec(self) -> LLMDeploymentSpec:

@@ -123,6 +123,10 @@ class LLMEngineStatus(StatusModel):
     """When the build began."""
     build_finished: datetime | None = None
     """When the build ended."""
+    queued_since: datetime | None = None
+    """Since when the build has waited for a slot: the order of the queue."""
+    rebuilds: int | None = None
+    """How often the files were built anew, because a server found them corrupt."""
     unreferenced_since: datetime | None = None
     """Since when nobody has referred to the engine; its retention counts from here."""
     display: EngineDisplay | None = None
@@ -139,13 +143,16 @@ class LLMEngine:
     spec: LLMEngineSpec | None
     problems: tuple[Problem, ...] = ()
     status: LLMEngineStatus = field(default_factory=LLMEngineStatus)
+    written: Json = field(default_factory=dict)
+    """The spec as it is stored."""
 
     @classmethod
     def of(cls, obj: Json) -> Self:
         """Never raises."""
-        spec, problems = parse_spec(LLMEngineSpec, obj.get("spec") or {})
+        written: Json = obj.get("spec") or {}
+        spec, problems = parse_spec(LLMEngineSpec, written)
         status = parse_status(LLMEngineStatus, obj.get("status"))
-        return cls(meta=Meta.of(obj), spec=spec, problems=problems, status=status)
+        return cls(meta=Meta.of(obj), spec=spec, problems=problems, status=status, written=written)
 
     @property
     def valid_spec(self) -> LLMEngineSpec:

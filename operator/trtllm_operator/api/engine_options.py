@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from typing import Final
 
 from pydantic import Field
@@ -59,8 +60,13 @@ class EngineOptions(ApiModel):
 
     def retention_seconds(self, default: int) -> int | None:
         """How long an unused engine is kept; None: for ever. `default` stands in for a field that was not written."""
-        if self.retention is None:
-            return default
-        if self.retention in ("Keep", "Delete"):
-            return None if self.retention == "Keep" else 0
-        return int(self.retention[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[self.retention[-1]]
+        return retention_seconds(self.retention, default)
+
+
+def retention_seconds(written: str | None, default: int) -> int | None:
+    """Seconds of a retention as it is written; None: for ever. What is none, like nothing at all, is the default."""
+    if written is None or re.fullmatch(RETENTION_PATTERN, written) is None:
+        return default
+    if written in ("Keep", "Delete"):
+        return None if written == "Keep" else 0
+    return int(written[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[written[-1]]

@@ -147,6 +147,12 @@ GUIDE: Final[Mapping[Reason, Guidance]] = {
         "Raise the quota, or free some of it. A scheduling gate is lifted by whoever set it: for Kueue, look at the "
         "namespace's LocalQueue.",
     ),
+    Reason.WAITING_FOR_BUILD_SLOT: _waiting(
+        Actor.NOBODY,
+        (DESCRIBE_ENGINE, f"kubectl get jobs -A -l {names.ROLE_LABEL}=build"),
+        "Wait: the message shows the place in the queue, first come, first served. An administrator can allow more "
+        "builds at the same time (`defaults.buildsPerNamespace` and `defaults.buildsPerCluster` of the chart).",
+    ),
     Reason.IMAGE_PULL_FAILING: _waiting(
         Actor.EITHER,
         (DESCRIBE, PODS_IN_FULL),
@@ -212,7 +218,8 @@ GUIDE: Final[Mapping[Reason, Guidance]] = {
     Reason.BUILD_OUT_OF_MEMORY: _failed(
         Actor.AUTHOR,
         (DESCRIBE_ENGINE, "kubectl describe job JOB"),
-        f"Raise `spec.engine.resources.limits.memory` (of an LLMEngine `spec.resources.limits.memory`). {_AGAIN}",
+        "Set `spec.engine.resources.limits.memory` (of an LLMEngine `spec.resources.limits.memory`) to what the "
+        f"message proposes. {_AGAIN}",
     ),
     Reason.BUILD_DEADLINE_EXCEEDED: _failed(
         Actor.AUTHOR,
@@ -225,6 +232,14 @@ GUIDE: Final[Mapping[Reason, Guidance]] = {
         "Enlarge the claim: `engine-KEY` of an engine (later ones: `spec.engine.storage.size`), or "
         f"`{names.cache_claim()}` of fetched models (`defaults.cacheSize` of the chart). Then delete the failed Job or "
         "engine that the message names.",
+    ),
+    Reason.ENGINE_CORRUPT: Guidance(
+        situation=Situation.FAILED,
+        shown=(Shown.MOVING, Shown.STALLED),
+        actor=Actor.ADMINISTRATOR,
+        look=(DESCRIBE_ENGINE, "kubectl describe pvc CLAIM"),
+        remedy="While `Reconciling`, wait: the files that are bad are built anew, and what serves goes on. `Stalled`: "
+        f"it happened again, so look at the storage of the claim, or delete that too for a new volume. {_AGAIN}",
     ),
     Reason.REPLICA_CRASHING: _failed(
         Actor.AUTHOR,
@@ -250,7 +265,5 @@ GUIDE: Final[Mapping[Reason, Guidance]] = {
 
 NOT_PRODUCED: Final[Mapping[Reason, str]] = {
     Reason.NO_MATCHING_GPU: "rule INIT-4 warns of it, and pods wait with WaitingForGPUs: such a node may still come.",
-    Reason.WAITING_FOR_BUILD_SLOT: "the number of builds is not limited.",
-    Reason.ENGINE_CORRUPT: "a server that finds a bad file ends (ReplicaCrashing); nothing rebuilds the engine yet.",
 }
 """Reasons of the closed list that this version has no occasion for, and why."""

@@ -11,6 +11,15 @@ from trtllm_engine import contract
 from .schema import StatusModel
 
 
+class QuantFactsShape(StatusModel):
+    """The fields of `contract.QuantFacts`."""
+
+    algo: str
+    """Scheme, as quantConfig.quantAlgo spells it."""
+    group_size: int | None = None
+    """Columns that share a scale; absent: all of a row."""
+
+
 class ModelFactsShape(StatusModel):
     """The fields of `contract.ModelFacts` as the API shows them."""
 
@@ -23,7 +32,11 @@ class ModelFactsShape(StatusModel):
     dtype: str
     """Type of the stored weights."""
     quantization: str | None = None
-    """Quantisation of the stored weights; absent: none."""
+    """Method that quantised the stored weights; absent: none did."""
+    quant: Annotated[QuantFactsShape | None, WithJsonSchema(QuantFactsShape.model_json_schema())] = None
+    """What that method made, if engines can keep it."""
+    quant_unread: str | None = None
+    """Why they cannot."""
     hidden_size: int
     """Width of the residual stream."""
     num_layers: int

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails
@@ -49,6 +49,10 @@ RANGE: Final = frozenset({"greater_than", "greater_than_equal", "less_than", "le
 MOST_DIGITS: Final = 10**4000
 
 
+class Unread(Exception):
+    """Somebody asked for a field of which it is not known what the user wants there."""
+
+
 class ApiModel(BaseModel):
     """Part of a spec: frozen, camelCase in JSON, unknown fields refused; a field's docstring is its description."""
 
@@ -59,6 +63,14 @@ class ApiModel(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """As it is written in YAML; what equals its default is left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+    if not TYPE_CHECKING:
+        # A type checker would take any name for a field.
+        def __getattr__(self, name: str) -> Any:
+            """Reached only by what a model lacks: a field that was taken out has no value, not even its default."""
+            if name in type(self).model_fields:
+                raise Unread(name)
+            return super().__getattr__(name)
 
 
 class StatusModel(ApiModel):

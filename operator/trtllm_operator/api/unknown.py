@@ -77,6 +77,21 @@ def meant_section(root: type[BaseModel], loc: Sequence[Part]) -> str | None:
     return next(iter(same or difflib.get_close_matches(key, held, n=1, cutoff=VERY_NEAR)), None)
 
 
+def possible_fields(root: type[BaseModel], section: Sequence[str], key: str, value: Any) -> set[str]:
+    """Every field below `root` that an unknown key of a section may be meant for, or a key inside of it."""
+    here = place(root, section)
+    near = difflib.get_close_matches(key, sorted(_fields(here.models)), n=MOST_NAMES)
+    ways: list[Sequence[str]] = [*((*section, name) for name in near), *_homes(root, section, key)]
+    names = {name: path for path, name in _names(root)}
+    ways += [(*names[name], name) for name in difflib.get_close_matches(key, names, n=MOST_PLACES, cutoff=VERY_NEAR)]
+    within = [_looked_up(_SAME, root, [key, name]) for name in _keys(value)]
+    told = [_looked_up(_SAME, root, [*section, key]), _looked_up(_SIMILAR, root, [key]), *within]
+    found = {".".join(way) for way in ways} | {path for path in told if path is not None}
+    for name in _keys(value):
+        found |= possible_fields(root, (), name, value[name])
+    return found
+
+
 def near_value(at: Place, value: Any) -> str | None:
     """The allowed value that is probably meant, if there is one."""
     allowed = closed_values(at.annotation)

@@ -69,6 +69,8 @@ class JobView:
     message: str = ""
     started: datetime | None = None
     finished: datetime | None = None
+    memory: str | None = None
+    """What a pod of it may use: its limit, else what it asks for, as a quantity."""
 
     @classmethod
     def of(cls, obj: Json) -> Self:
@@ -88,7 +90,16 @@ class JobView:
             message=(failed or {}).get("message", ""),
             started=timestamp(status.get("startTime")),
             finished=timestamp((end or {}).get("lastTransitionTime")),
+            memory=_memory(obj.get("spec") or {}),
         )
+
+
+def _memory(job: Json) -> str | None:
+    pod: Json = (job.get("template") or {}).get("spec") or {}
+    containers: Sequence[Json] = pod.get("containers") or ()
+    resources: Json = (containers[0].get("resources") or {}) if containers else {}
+    limit = (resources.get("limits") or {}).get("memory") or (resources.get("requests") or {}).get("memory")
+    return None if limit is None else str(limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +122,8 @@ class PodView:
     """`OOMKilled`, `Error`, `Completed`."""
     exit_message: str = ""
     """The termination message: a `contract.Result` as JSON when the program could write it."""
+    began: datetime | None = None
+    """When the run of the container began that ended so."""
     finished: datetime | None = None
     scheduled: datetime | None = None
     """When it got its node."""
@@ -153,6 +166,7 @@ class PodView:
             exit_code=ended.get("exitCode"),
             exit_reason=ended.get("reason", ""),
             exit_message=ended.get("message", ""),
+            began=timestamp(ended.get("startedAt")),
             finished=timestamp(ended.get("finishedAt")),
             scheduled=scheduled_at if scheduled.get("status") == "True" else None,
             unready_since=timestamp(ready.get("lastTransitionTime")) if ready.get("status") == "False" else None,

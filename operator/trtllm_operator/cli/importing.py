@@ -14,6 +14,7 @@ from trtllm_engine.contract import MODELS_MOUNT
 
 from ..api import names
 from ..api.deployment import LLMDeployment, LLMDeploymentSpec
+from ..resolve.defaults import Defaults
 from ..resolve.source import REPOSITORY, is_path
 from .comments import Comment, read_comments, write_comments
 from .documents import STDIN, Document, parse_documents, read_text
@@ -24,6 +25,7 @@ from .objects import MODELS, sort_out
 from .options import Origin, SpecBuilder
 from .output import Screen, to_yaml
 from .shell import Command, Script, read_script
+from .validate import judge
 
 CLAIM: Final = "models"
 """Name of the claim that is written for a model in a folder: what the examples use."""
@@ -56,9 +58,12 @@ def import_(sources: Sequence[str], *, model: str | None, name: str | None, stri
     text = _document(builder, name, comments)
     document = parse_documents(text, "the result")[0]
     (found,), _ = sort_out([document])
-    for problem in found.problems:
+    for problem in judge(found, Defaults(), None, None).problems:
         origin = _origin(builder, problem.path)
-        builder.note(Level.ERROR, origin, str(problem))
+        if problem in found.problems:
+            builder.note(Level.ERROR, origin, str(problem))
+        else:
+            builder.note(Level.REFUSED, origin, f"by this version: {problem}")
     sys.stdout.write(text)
     show_notes(Screen(sys.stderr), builder.notes)
     return exit_code(builder.notes, strict=strict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Annotated, Final
@@ -10,7 +11,7 @@ import typer
 
 from .. import __version__
 from .failure import BadInput
-from .format import Format
+from .format import COMPLETE, Completed, Format
 
 INTERRUPTED: Final = 130
 """Exit code of a program that an interrupt ended, as shells have it."""
@@ -59,6 +60,10 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an LLMDeploym
 
 def run() -> None:
     """Entry point of `llmd` and `kubectl llmd`."""
+    if COMPLETE in os.environ:
+        from .completion import prepare
+
+        prepare()
     app(prog_name="llmd")
 
 
@@ -115,7 +120,8 @@ def import_command(
     """Turn what runs TensorRT-LLM today into an LLMDeployment.
 
     FILE holds options (extra_llm_api_options) or a script with one command trtllm-serve or trtllm-build. The result
-    goes to standard output; what was renamed, changed its meaning or has no place is named on standard error.
+    goes to standard output; what was renamed, changed its meaning, has no place or is refused by this version is named
+    on standard error.
     """
     from .importing import import_
 
@@ -196,14 +202,21 @@ def status_command(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Go on looking; without a terminal a line for each change.")
     ] = False,
+    output: Output = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Say what runs, what is wrong, and why: a table of LLMDeployments, or one with its engine, replicas and pods."""
     if name is not None and everywhere:
         raise typer.BadParameter("a name is looked up in one namespace: leave out --all-namespaces, or use -n")
+    if output is not None and watch:
+        raise typer.BadParameter("--output is one answer: leave out --watch")
     from .status import status
 
-    _end(lambda: status(name, namespace=namespace, everywhere=everywhere, watch=watch, kubeconfig=kubeconfig))
+    _end(
+        lambda: status(
+            name, namespace=namespace, everywhere=everywhere, watch=watch, kubeconfig=kubeconfig, output=output
+        )
+    )
 
 
 @app.command("retry", short_help="Have what was given up tried once more.")
@@ -212,6 +225,17 @@ def retry_command(name: Name, namespace: Where = None, kubeconfig: Kubeconfig = 
     from .steering import retry
 
     _end(lambda: retry(name, namespace=namespace, kubeconfig=kubeconfig))
+
+
+@app.command("refresh", short_help="Take what the operator has by now.")
+def refresh_command(name: Name, namespace: Where = None, kubeconfig: Kubeconfig = None) -> None:
+    """Have its spec resolved anew, with the defaults, images and toolchains that the operator has by now.
+
+    Without it they count for a changed spec only: an operator that was upgraded changes no pod.
+    """
+    from .steering import refresh
+
+    _end(lambda: refresh(name, namespace=namespace, kubeconfig=kubeconfig))
 
 
 @app.command("pause", short_help="Let a changed spec wait.")
@@ -313,6 +337,20 @@ def doctor_command(config: Config = None, kubeconfig: Kubeconfig = None) -> None
     from .doctor import doctor
 
     _end(lambda: doctor(config=config, kubeconfig=kubeconfig))
+
+
+@app.command("completion", short_help="Print the script that completes commands in a shell.")
+def completion_command(
+    shell: Annotated[Completed, typer.Argument(metavar="SHELL", help="bash, zsh, fish, or kubectl for kubectl llmd.")],
+) -> None:
+    """Print the script that completes commands and options in a shell.
+
+    bash: source <(llmd completion bash). zsh: the same, after compinit. fish: llmd completion fish | source. For
+    kubectl llmd: llmd completion kubectl, as an executable kubectl_complete-llmd in PATH.
+    """
+    from .completion import completion
+
+    _end(lambda: completion(shell))
 
 
 def _end(work: Callable[[], int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import json
 from collections.abc import Mapping
@@ -12,8 +13,10 @@ from typing import Any, Final
 from trtllm_engine.contract import ModelFacts
 
 from .failure import BadInput
+from .stored_quant import method_of, stored_quant
 
 CONFIG: Final = "config.json"
+MODELOPT_CONFIG: Final = "hf_quant_config.json"
 NO_DIGEST: Final = "sha256:" + "0" * 64
 """Only the checkpoint itself has one."""
 DTYPE_BYTES: Final[Mapping[str, int]] = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -116,31 +119,46 @@ def read_model_config(path: Path) -> ModelFacts:
         raise BadInput(f"{file}: is no JSON: {error}") from error
     if not isinstance(raw, dict):
         raise BadInput(f"{file}: is no object; name the config.json of a model")
-    return model_facts(raw, str(file))
+    return model_facts(raw, str(file), _modelopt(file.parent / MODELOPT_CONFIG))
 
 
-def model_facts(raw: Mapping[str, Any], where: str) -> ModelFacts:
-    """The three formats are told apart by their keys, never by guess (rules FMT-2 to FMT-4)."""
+def _modelopt(file: Path) -> Mapping[str, Any] | None:
+    """What ModelOpt wrote beside the model; None: it did not."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{file}: cannot be read: {error}; remove it, or mend it") from error
+    return found if isinstance(found, dict) else {}
+
+
+def model_facts(raw: Mapping[str, Any], where: str, modelopt: Mapping[str, Any] | None = None) -> ModelFacts:
+    """The three formats are told apart by their keys, never by guess (rules FMT-2 to FMT-4).
+
+    `modelopt`: what hf_quant_config.json beside the config.json holds, if it is there.
+    """
     if "pretrained_config" in raw and "build_config" in raw:
         return _trtllm(_Reader(raw["pretrained_config"], f"{where}: pretrained_config"), "trtllm_engine")
     if "architecture" in raw and "dtype" in raw:
         return _trtllm(_Reader(raw, where), "trtllm_checkpoint")
-    return _hugging_face(_Reader(raw, where))
+    return _hugging_face(_Reader(raw, where), modelopt)
 
 
-def _hugging_face(config: _Reader) -> ModelFacts:
+def _hugging_face(config: _Reader, modelopt: Mapping[str, Any] | None) -> ModelFacts:
     architectures = config.raw.get("architectures")
     if not isinstance(architectures, list) or len(architectures) != 1 or not isinstance(architectures[0], str):
         raise BadInput(f"{config.where}: architectures must list one name; name the config.json of a language model")
-    quantization = config.raw.get("quantization_config")
-    return _facts(
+    quant, unread = stored_quant(config.raw, modelopt)
+    facts = _facts(
         config,
         format="hf",
         architecture=architectures[0],
         dtype=config.dtype("dtype", "torch_dtype"),
-        quantization=str(quantization.get("quant_method", "unknown")) if isinstance(quantization, dict) else None,
+        quantization=method_of(config.raw, modelopt),
         head_dim="head_dim",
     )
+    return dataclasses.replace(facts, quant=quant, quant_unread=unread)
 
 
 def _trtllm(config: _Reader, form: str) -> ModelFacts:

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .output import Screen, Style
+from .output import Screen, Style, visible
 
 
 class Level(enum.Enum):
@@ -18,6 +18,8 @@ class Level(enum.Enum):
     """Kept, with another meaning than before, or with a guess in it."""
     NO_PLACE = "left out", Style.DOUBTFUL
     """Not in the result."""
+    REFUSED = "refused", Style.DOUBTFUL
+    """In the result, and this version does not take it."""
     ERROR = "error", Style.BAD
     """The result is refused because of it."""
 
@@ -39,8 +41,8 @@ class Note:
 def show_notes(screen: Screen, notes: Iterable[Note]) -> None:
     """One line each, in the order of the input."""
     for note in notes:
-        head = f"{note.level.word}:"
-        screen.line(f"{head} {note.what}: {note.text}", indent=4, shown=(head, screen.style(head, note.level.style)))
+        head, said = f"{note.level.word}:", visible(f"{note.what}: {note.text}")
+        screen.line(f"{head} {said}", indent=4, shown=(head, screen.style(head, note.level.style)))
 
 
 def exit_code(notes: Iterable[Note], *, strict: bool) -> int:

@@ -17,11 +17,11 @@ from .format import Format
 
 
 class Style(enum.StrEnum):
-    """SGR parameters of a terminal."""
+    """SGR parameters of a terminal. Bold yellow and green are too bright to be read on a light ground."""
 
     BAD = "1;31"
-    DOUBTFUL = "1;33"
-    GOOD = "1;32"
+    DOUBTFUL = "33"
+    GOOD = "32"
     STRONG = "1"
     FAINT = "2"
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 
 from ..api.conditions import Condition, ConditionType, find_condition
 from ..api.deployment import LLMDeployment, Phase
 from ..api.engine import EnginePhase, LLMEngine
 from ..api.names import short
 from ..api.views import GroupView, PodView
-from ..decide.runs import result
 from .amounts import age, bar, count, duration, size
 from .output import Style
-from .picture import OVER, Picture
-from .tree import Branch, Line, Span, joined
+from .picture import Picture
+from .standing import Standing, State, of_server, of_worker
+from .tree import Branch, Line, Span, aligned, joined
 
 GOOD_MARK, BUSY_MARK, BAD_MARK = "✓", "◐", "✗"
 PHASE_STYLES = {Phase.READY: Style.GOOD, Phase.FAILED: Style.BAD, Phase.DEGRADED: Style.BAD}
@@ -68,7 +68,7 @@ def _extent(deployment: LLMDeployment) -> str:
 def _below(picture: Picture, now: datetime) -> Iterator[Branch]:
     deployment = picture.deployment
     status = deployment.status
-    if (branch := _reason(deployment)) is not None:
+    if (branch := _reason(deployment, now)) is not None:
         yield branch
     if status.observed_generation is not None and status.observed_generation < deployment.meta.generation:
         yield Branch(line=joined(Span(f"{BUSY_MARK} the operator has not looked at this generation yet", Style.FAINT)))
@@ -87,13 +87,14 @@ def _below(picture: Picture, now: datetime) -> Iterator[Branch]:
         yield Branch(line=joined(f"url {status.url}"))
 
 
-def _reason(deployment: LLMDeployment) -> Branch | None:
+def _reason(deployment: LLMDeployment, now: datetime) -> Branch | None:
     condition = blocking(deployment)
     if condition is None:
         return None
     stalled = condition.type == ConditionType.STALLED
     mark, style = (BAD_MARK, Style.BAD) if stalled else (BUSY_MARK, Style.DOUBTFUL)
-    since = f"since {condition.last_transition_time:%H:%MZ}"
+    began = condition.last_transition_time
+    since = f"since {began:%H:%MZ}" if now - began < timedelta(hours=12) else f"since {began:%Y-%m-%d %H:%MZ}"
     words = Span(f"{mark} {condition.reason}", style)
     problems = deployment.status.problems
     told = [Branch(line=joined(f"{p.path}: {p.message}", Span(p.hint or "", Style.FAINT))) for p in problems]
@@ -113,10 +114,9 @@ def _engine(picture: Picture, now: datetime) -> Branch:
     left = f"{duration(reference.eta_seconds)} left" if reference.eta_seconds else ""
     progress = bar(reference.percent) if reference.percent is not None else ""
     step = engine.status.step if engine and engine.status.step else ""
-    ranks = [
-        Branch(line=joined(f"rank {pod.index}", *_work(picture, pod, "working"), *_place(pod, now))) for pod in pods
-    ]
-    return Branch(line=joined(head, _busy(f"building {progress}".rstrip()), left, step, key), below=tuple(ranks))
+    ranks = aligned([(Span(f"rank {p.index}"), *_work(picture, p, "working"), *_place(p, now)) for p in pods])
+    below = tuple(Branch(line=line) for line in ranks)
+    return Branch(line=joined(head, _busy(f"building {progress}".rstrip()), left, step, key), below=below)
 
 
 def _built(engine: LLMEngine | None, key: str) -> str:
@@ -140,7 +140,7 @@ def _revisions(picture: Picture, now: datetime) -> Iterator[Branch]:
         groups = [group for group in picture.groups if group.revision == revision]
         yield Branch(
             line=joined(f"revision {revision}", *_standing(picture.deployment, revision, groups)),
-            below=tuple(_group(picture, group, now) for group in groups),
+            below=tuple(_groups(picture, groups, now)),
         )
 
 
@@ -161,16 +161,27 @@ def _standing(deployment: LLMDeployment, revision: str, groups: list[GroupView])
         yield Span("goes", Style.FAINT)
 
 
+def _groups(picture: Picture, groups: Sequence[GroupView], now: datetime) -> Iterator[Branch]:
+    """Those of one pod each are one line each, one under the other."""
+    alone = {group.meta.name: pods[0] for group in groups if len(pods := picture.pods_of(group)) == group.replicas == 1}
+    lines = dict(zip(alone, aligned([_row(picture, pod, name, now) for name, pod in alone.items()]), strict=True))
+    for group in groups:
+        line = lines.get(group.meta.name)
+        yield _group(picture, group, now) if line is None else Branch(line=line)
+
+
+def _row(picture: Picture, pod: PodView, name: str, now: datetime) -> Line:
+    return (Span(name), *_state(picture, pod), *_place(pod, now))
+
+
 def _group(picture: Picture, group: GroupView, now: datetime) -> Branch:
     pods = picture.pods_of(group)
-    if group.replicas == 1 and len(pods) == 1:
-        return Branch(line=joined(group.meta.name, *_state(picture, pods[0]), *_place(pods[0], now)))
     mark = _going(group.meta.deleting) or (
         _good(f"{group.ready}/{group.replicas} pods")
         if group.is_ready
         else _busy(f"{group.ready}/{group.replicas} pods")
     )
-    below = [Branch(line=joined(pod.meta.name, *_state(picture, pod), *_place(pod, now))) for pod in pods]
+    below = [Branch(line=line) for line in aligned([_row(picture, pod, pod.meta.name, now) for pod in pods])]
     note = "" if pods else "no pods yet: if that lasts, llmd events says why"
     return Branch(
         line=joined(group.meta.name, mark, note, Span(age(group.meta.created, now), Style.FAINT)), below=tuple(below)
@@ -178,51 +189,29 @@ def _group(picture: Picture, group: GroupView, now: datetime) -> Branch:
 
 
 def _state(picture: Picture, pod: PodView) -> Line:
-    """Of a serving pod: one mark, and the words that say most."""
-    line = picture.progress.get(pod.meta.name)
-    if (going := _going(pod.meta.deleting)) is not None:
-        return (going,)
-    if pod.ready:
-        return (_good("ready"), *_restarts(pod))
-    if (trouble := _trouble(pod)) is not None:
-        return (trouble, *_restarts(pod))
-    if pod.running_since is not None:
-        return (_busy(f"loading engine {bar(line.percent)}" if line else "starting"), *_restarts(pod))
-    return (_busy(_waiting(pod)),)
+    """Of a serving pod."""
+    standing = of_server(picture, pod)
+    restarts = count(pod.restarts, "restart") if pod.restarts and standing.state is not State.GOING else ""
+    return (_marked(standing), Span(restarts, Style.DOUBTFUL))
 
 
 def _work(picture: Picture, pod: PodView, word: str) -> Line:
     """Of a pod that fetches or builds."""
-    line = picture.progress.get(pod.meta.name)
-    if pod.phase == "Succeeded":
-        return (_good("done"),)
-    if (trouble := _trouble(pod)) is not None:
-        return (trouble,)
-    if line is not None:
-        return (_busy(f"{line.step} {bar(line.percent)}"), Span(line.detail or ""))
-    return (_busy(word if pod.running_since is not None else _waiting(pod)),)
+    standing = of_worker(picture, pod, word)
+    return (_marked(standing), Span(standing.detail))
 
 
-def _trouble(pod: PodView) -> Span | None:
-    """What ended badly, in its own words."""
-    if pod.exit_code in (None, 0) or pod.running_since is not None:
-        return None
-    said = result(pod)
-    words = (said.message if said else None) or pod.exit_reason or "no message"
-    waits = f"{pod.waiting_reason}, " if pod.waiting_reason and pod.phase not in OVER else ""
-    return _bad(f"{waits}ended with code {pod.exit_code}: {words}")
-
-
-def _waiting(pod: PodView) -> str:
-    if pod.gated:
-        return f"held back by the scheduling gate {', '.join(pod.gated)}"
-    if pod.unschedulable:
-        return f"no node: {pod.unschedulable.rstrip('. ')}"
-    return ": ".join(part for part in (pod.waiting_reason or "pending", pod.waiting_message) if part)
-
-
-def _restarts(pod: PodView) -> Line:
-    return (Span(count(pod.restarts, "restart"), Style.DOUBTFUL),) if pod.restarts else ()
+def _marked(standing: Standing) -> Span:
+    """One mark, and the words that say most."""
+    match standing.state:
+        case State.READY | State.DONE:
+            return _good(standing.text)
+        case State.FAILED:
+            return _bad(standing.text)
+        case State.GOING:
+            return Span(f"{BUSY_MARK} {standing.text}", Style.FAINT)
+        case _:
+            return _busy(standing.text + (f" {bar(standing.percent)}" if standing.percent is not None else ""))
 
 
 def _place(pod: PodView, now: datetime) -> Line:

@@ -44,6 +44,39 @@ that needs a cluster reaches it as kubectl does: by `--kubeconfig`, by `KUBECONF
 
 With several objects it is `{"valid": ..., "documents": [...]}`, with one such object for each; documents of other kinds
 are skipped.
+
+`status NAME` prints one object; without a name it is `{"deployments": [...]}`, each without `groups`, `fetching` and
+`building`. What is not known is null.
+
+| Field | Holds |
+|---|---|
+| `name`, `namespace`, `created` | which object |
+| `generation`, `observedGeneration` | of the spec, and the one that everything else is about |
+| `ready` | true: all that this generation asks for is there and serves |
+| `phase` | one word, as in the column |
+| `blocked` | null, or why it is not ready: `reason`, `message`, `since`, `needsPerson` (true: it waits for somebody) |
+| `problems` | why the spec is refused: `path`, `code`, `message`; `hint` and `rule` where there are any |
+| `model`, `url` | what is served, and where |
+| `replicas` | `wanted`, `existing`, `ready`, `updated` |
+| `revisions` | `current` serves, `target` is the spec's, `failed` was taken back |
+| `engine` | null, or `name`, `key`, `state`, `percent`, `etaSeconds` |
+| `mapping` | null, or the degrees, `worldSize`, `pods`, `gpusPerPod`, `gpus` of a replica |
+| `adjustments` | `field`, `to`, `reason`; `from` and `rule` where there are any |
+| `groups` | replicas: `name`, `ordinal`, `revision`, `ready`, `going`, `pods` |
+| `fetching`, `building` | pods at work |
+
+A pod has `name`, `rank`, `state` (ready, done, loading, working, starting, waiting, failed or going), `text` (the same
+in words), `percent`, `detail`, `node`, `restarts` and `created`.
+
+## Completion
+
+`source <(llmd completion bash)` in `~/.bashrc`; for zsh the same line after `compinit` in `~/.zshrc`; for fish
+`llmd completion fish | source` in `~/.config/fish/config.fish`. `kubectl llmd` is completed by a program of its own, in
+every shell in which kubectl is:
+
+```
+llmd completion kubectl > ~/.local/bin/kubectl_complete-llmd && chmod +x ~/.local/bin/kubectl_complete-llmd
+```
 """
 
 

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from ..api.conditions import ConditionType, find_condition
 from ..api.deployment import LLMDeployment, Phase
 from ..cluster.errors import ClusterError
+from .account import account, brief
 from .amounts import age
 from .cluster import UserClient, namespace_of, with_cluster
-from .output import Screen
+from .format import Format
+from .output import Screen, Style, emit
 from .picture import look
-from .portrait import headline, portrait
+from .portrait import PHASE_STYLES, headline, portrait
 from .tree import draw
 
 INTERVAL: Final = 2.0
 """Seconds between two looks."""
 Pause = Callable[[], Awaitable[None]]
+Clock = Callable[[], datetime]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +41,25 @@ class Scope:
     """None: every deployment."""
 
 
-def status(name: str | None, *, namespace: str | None, everywhere: bool, watch: bool, kubeconfig: str | None) -> int:
-    """Print a table, or the tree of one deployment. Raises `BadInput`."""
+def status(
+    name: str | None,
+    *,
+    namespace: str | None,
+    everywhere: bool,
+    watch: bool,
+    kubeconfig: str | None,
+    output: Format | None,
+) -> int:
+    """Print a table, or the tree of one deployment; with `output` the same for machines. Raises `BadInput`."""
     scope = Scope(namespace=None if everywhere else namespace_of(namespace, kubeconfig), name=name)
 
     async def pause() -> None:
         await asyncio.sleep(INTERVAL)
 
     async def work(client: UserClient) -> None:
-        if watch:
+        if output is not None:
+            emit(sys.stdout, await tell(client, scope), output)
+        elif watch:
             await keep_looking(client, scope, sys.stdout, pause)
         else:
             seen = await see(client, scope, Screen(sys.stdout))
@@ -61,14 +78,13 @@ class Seen:
     """One per deployment; they differ only when something has happened."""
 
 
-async def see(client: UserClient, scope: Scope, screen: Screen) -> Seen:
+async def see(client: UserClient, scope: Scope, screen: Screen, clock: Clock = _now) -> Seen:
     """Raises `BadInput` and `ClusterError`."""
-    now = datetime.now(UTC)
+    now = clock()
     if scope.name is not None and scope.namespace is not None:
         picture = await look(client, scope.namespace, scope.name)
         return Seen(lines=draw(screen, portrait(picture, now)), headlines=[headline(picture.deployment)])
-    objects = (await client.list(LLMDeployment.KIND, scope.namespace)).items
-    deployments = sorted(map(LLMDeployment.of, objects), key=lambda d: (d.meta.namespace, d.meta.name))
+    deployments = await _all(client, scope)
     if not deployments:
         where = f"in namespace {scope.namespace}; -A looks in all" if scope.namespace else "in any namespace"
         return Seen(lines=[f"no LLMDeployment {where}"], headlines=())
@@ -80,7 +96,19 @@ async def see(client: UserClient, scope: Scope, screen: Screen) -> Seen:
     )
 
 
-async def keep_looking(client: UserClient, scope: Scope, stream: TextIO, pause: Pause) -> None:
+async def tell(client: UserClient, scope: Scope) -> dict[str, Any]:
+    """The same for machines: one deployment with all that belongs to it, or `deployments` without. Raises as `see`."""
+    if scope.name is not None and scope.namespace is not None:
+        return account(await look(client, scope.namespace, scope.name))
+    return {"deployments": [brief(deployment) for deployment in await _all(client, scope)]}
+
+
+async def _all(client: UserClient, scope: Scope) -> list[LLMDeployment]:
+    objects = (await client.list(LLMDeployment.KIND, scope.namespace)).items
+    return sorted(map(LLMDeployment.of, objects), key=lambda d: (d.meta.namespace, d.meta.name))
+
+
+async def keep_looking(client: UserClient, scope: Scope, stream: TextIO, pause: Pause, clock: Clock = _now) -> None:
     """For ever: drawn anew on a terminal, a line for each change anywhere else.
 
     What cannot be read after the first time is said, and tried again.
@@ -90,8 +118,8 @@ async def keep_looking(client: UserClient, scope: Scope, stream: TextIO, pause: 
     while True:
         screen, trouble = Screen(stream), ""
         try:
-            seen = await see(client, scope, screen)
-            lines, told = seen.lines, _tell(stream, told, seen.headlines, silent=screen.terminal)
+            seen = await see(client, scope, screen, clock)
+            lines, told = seen.lines, _tell(stream, told, seen.headlines, clock(), silent=screen.terminal)
         except ClusterError as error:
             if not lines:
                 raise
@@ -108,17 +136,17 @@ def frame(lines: Sequence[str], screen: Screen) -> str:
     if len(lines) >= screen.height:
         room = max(1, screen.height - 2)
         shown = [*lines[:room], f"... {len(lines) - room} lines more"]
-    return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J"
+    # Cleared before it is written: behind a line that fills the width, its last letter would be cleared.
+    return "\x1b[H" + "".join(f"\x1b[K{line}\n" for line in shown) + "\x1b[J"
 
 
-def _tell(stream: TextIO, told: set[str], headlines: Iterable[str], *, silent: bool) -> set[str]:
-    now = set(headlines)
+def _tell(stream: TextIO, told: set[str], headlines: Iterable[str], now: datetime, *, silent: bool) -> set[str]:
     if not silent:
         for line in headlines:
             if line not in told:
-                stream.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}  {line}\n")
+                stream.write(f"{now:%Y-%m-%dT%H:%M:%SZ}  {line}\n")
         stream.flush()
-    return now
+    return set(headlines)
 
 
 COLUMNS: Final[Sequence[str]] = (
@@ -163,11 +191,14 @@ def overview(screen: Screen, deployments: Sequence[LLMDeployment], *, everywhere
         kept.pop()
     shown = [column for column in ORDER if column in kept]
 
-    def line(cells: dict[str, str]) -> str:
-        return "   ".join(cells[column].ljust(widths[column]) for column in shown).rstrip()
+    def line(cells: dict[str, str], styles: Mapping[str, Style]) -> str:
+        padded = [(cells[c].ljust(widths[c] if c != shown[-1] else 0), styles.get(c)) for c in shown]
+        return "   ".join(text if style is None else screen.style(text, style) for text, style in padded)
 
-    head = {column: column for column in shown}
-    return [screen.letters(line(row)) for row in [head, *rows]]
+    head = screen.style(line({column: column for column in shown}, {}), Style.FAINT)
+    looks = [PHASE_STYLES.get(deployment.status.phase or Phase.PENDING, Style.DOUBTFUL) for deployment in deployments]
+    lines = [line(row, {"PHASE": look}) for row, look in zip(rows, looks, strict=True)]
+    return [screen.letters(text) for text in (head, *lines)]
 
 
 def _cells(deployment: LLMDeployment, now: datetime) -> dict[str, str]:

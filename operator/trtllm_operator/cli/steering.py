@@ -1,4 +1,4 @@
-"""`llmd retry`, `pause` and `resume`: small edits of an LLMDeployment, and a fresh start for what was given up."""
+"""`llmd retry`, `refresh`, `pause` and `resume`: small edits of an LLMDeployment, and a fresh start for what failed."""
 
 from __future__ import annotations
 
@@ -41,6 +41,12 @@ def retry(name: str, *, namespace: str | None, kubeconfig: str | None) -> int:
     """Have what was given up tried once more. 1 if nothing was. Raises `BadInput`."""
     where, screen = namespace_of(namespace, kubeconfig), Screen(sys.stdout)
     return with_cluster(kubeconfig, lambda client: _retry(client, where, name, screen))
+
+
+def refresh(name: str, *, namespace: str | None, kubeconfig: str | None) -> int:
+    """Have the spec resolved anew. 1 if nothing was resolved yet. Raises `BadInput`."""
+    where, screen = namespace_of(namespace, kubeconfig), Screen(sys.stdout)
+    return with_cluster(kubeconfig, lambda client: _refresh(client, where, name, screen))
 
 
 def set_paused(name: str, paused: bool, *, namespace: str | None, kubeconfig: str | None) -> int:
@@ -94,9 +100,7 @@ async def _retry(client: UserClient, namespace: str, name: str, screen: Screen) 
     failed, now = deployment.status.failed_revision, datetime.now(UTC)
     if failed is not None:
         # The operator compares whole seconds of its own clock: a moment that is behind its would be no request.
-        moment = max(now, failed.at).strftime("%Y-%m-%dT%H:%M:%SZ")
-        changes = {"metadata": {"annotations": {names.RETRY_ANNOTATION: moment}}}
-        await client.patch(LLMDeployment.KIND, namespace, name, changes)
+        await _ask(client, namespace, name, names.RETRY_ANNOTATION, max(now, failed.at))
         screen.line(f"revision {failed.revision} is rolled out once more; it had failed: {failed.message}")
         return 0
     engines = (await client.list(LLMEngine.KIND, namespace)).items
@@ -113,6 +117,27 @@ async def _retry(client: UserClient, namespace: str, name: str, screen: Screen) 
     why = blocking(deployment)
     screen.line(f"nothing of {name} was given up" + (f"; it is not ready: {why.reason}: {why.message}" if why else ""))
     return 1
+
+
+async def _refresh(client: UserClient, namespace: str, name: str, screen: Screen) -> int:
+    deployment = LLMDeployment.of(await deployment_object(client, namespace, name))
+    frozen = deployment.status.target_revision
+    if frozen is None:
+        screen.line(f"nothing of {name} is resolved yet: that takes what the operator has by now anyway")
+        return 1
+    await _ask(client, namespace, name, names.REFRESH_ANNOTATION, datetime.now(UTC))
+    screen.line(
+        f"{name} is resolved anew; if that changes anything, it is built and rolled out as a changed spec is, and "
+        f"revision {frozen} serves until then"
+    )
+    screen.line(f"see: llmd status {name} -w")
+    return 0
+
+
+async def _ask(client: UserClient, namespace: str, name: str, annotation: str, when: datetime) -> None:
+    """By an annotation that holds a moment: also an object that comes from Git keeps it."""
+    changes = {"metadata": {"annotations": {annotation: f"{when:%Y-%m-%dT%H:%M:%SZ}"}}}
+    await client.patch(LLMDeployment.KIND, namespace, name, changes)
 
 
 async def _build_again(client: UserClient, engine: LLMEngine, screen: Screen) -> int:

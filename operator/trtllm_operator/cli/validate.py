@@ -9,7 +9,7 @@ from typing import Any
 from ..api.nodes import NodeFacts
 from ..api.problems import Adjustment, Caution, Problem
 from ..resolve.defaults import Defaults
-from ..resolve.review import Review, review, unread
+from ..resolve.review import Review, review, review_part
 from .documents import read_documents
 from .failure import BadInput
 from .format import Format
@@ -65,10 +65,13 @@ def nothing_found(sources: Sequence[str], skipped: Sequence[Skipped]) -> str:
 
 
 def judge(found: Found, defaults: Defaults, knowledge: Knowledge | None, nodes: Sequence[NodeFacts] | None) -> Review:
-    """The object's own problems, then those that only a spec that parses can have."""
+    """The object's own problems, then what the rules say of its spec, or of the part that can be read."""
+    facts = knowledge.facts if knowledge else None
     if found.spec is None:
-        return unread(found.problems)
-    judged = review(found.spec, defaults, knowledge.facts if knowledge else None, nodes)
+        data = found.document.data.get("spec")
+        data = {} if data is None else data
+        return review_part(MODELS[found.kind], data, found.problems, defaults, facts, nodes)
+    judged = review(found.spec, defaults, facts, nodes)
     if not found.problems:
         return judged
     return Review(problems=(*found.problems, *judged.problems), cautions=judged.cautions)

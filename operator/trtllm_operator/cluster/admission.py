@@ -19,7 +19,7 @@ from ..api.deployment import LLMDeployment
 from ..api.engine import LLMEngine
 from ..api.problems import Problem
 from ..resolve.defaults import Defaults
-from ..resolve.review import Review, review
+from ..resolve.review import Review, review_object
 from ..resolve.source import check_source, source_hash
 from .webhook_certificate import WebhookCertificate
 
@@ -94,9 +94,7 @@ def answer_of(request: Mapping[str, Any], defaults: Defaults) -> dict[str, Any]:
 def judge(obj: Mapping[str, Any], old: Mapping[str, Any], defaults: Defaults) -> Review:
     """Review a spec with the facts that the stored object already holds about the same model."""
     parsed = KINDS[obj["kind"]].of(obj)
-    if parsed.spec is None:
-        return Review(problems=parsed.problems)
-    return review(parsed.spec, defaults, _known_facts(parsed, old, defaults))
+    return review_object(parsed, defaults, _known_facts(parsed, old, defaults))
 
 
 def refusal(obj: Mapping[str, Any], problems: Sequence[Problem]) -> dict[str, Any]:

@@ -107,7 +107,8 @@ KINDS: Final[Mapping[str, Kind]] = {
         stored=True,
         selector=SELECTOR,
     ),
-    "PersistentVolumeClaim": _watched_child("v1", "persistentvolumeclaims", "create", "delete"),
+    # Patched is only the annotation that says since when nobody needs a claim.
+    "PersistentVolumeClaim": _watched_child("v1", "persistentvolumeclaims", "create", "patch", "delete"),
     "Service": _watched_child("v1", "services", "create", "patch"),
     "ControllerRevision": _listed_child("apps/v1", "controllerrevisions", "create", "delete"),
     "PodDisruptionBudget": _listed_child("policy/v1", "poddisruptionbudgets", "create", "patch"),

@@ -6,16 +6,14 @@ It runs in the event loop that does the work, so a loop that is blocked answers 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from .metrics import Metrics
 
 Verdict = Callable[[], str | None]
 """What is wrong, or None."""
-
-OPEN_METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Probes:
@@ -55,7 +53,7 @@ class Probes:
         return _verdict(self._ready())
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.render().encode(), headers={"Content-Type": OPEN_METRICS})
+        return web.Response(body=self._metrics.render(), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
 
 def _verdict(problem: str | None) -> web.Response:

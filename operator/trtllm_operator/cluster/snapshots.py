@@ -10,16 +10,18 @@ from trtllm_engine.contract import ContractError, Progress
 
 from ..api import names
 from ..api.deployment import LLMDeployment, Phase
-from ..api.engine import LLMEngine
+from ..api.engine import EnginePhase, LLMEngine
 from ..api.model_facts import ModelStatus
 from ..api.nodes import NodeFacts
 from ..api.placement import NodeView, PlacedPod, PodDemand
 from ..api.views import ClaimView, GroupView, JobView, Meta, PodView
+from ..decide.build_slots import Build, BuildSlots, Waiter
+from ..decide.corrupt import found_corrupt
 from ..decide.gpus import Gpus
-from ..decide.snapshot import DeploymentSnapshot, EngineSnapshot, Run
+from ..decide.snapshot import ClaimSnapshot, DeploymentSnapshot, EngineSnapshot, Run
 from ..reconcile.store import Key, Object, Store, key_of
 from ..resolve.defaults import Defaults
-from ..resolve.revision import Frozen, revision_hash
+from ..resolve.revision import Frozen, revision_of
 from ..resolve.source import check_source, source_hash
 
 logger = logging.getLogger(__name__)
@@ -36,7 +38,7 @@ def deployment_snapshot(store: Store, obj: Object, defaults: Defaults) -> Deploy
     fetch = _fetch(store, deployment, owned, defaults)
     used = _used_revisions(deployment, sets)
     if deployment.spec is not None:
-        used.add(revision_hash(deployment.spec))
+        used.add(revision_of(deployment))
     revisions = {frozen.hash: frozen for frozen in _revisions(owned, used)}
     return DeploymentSnapshot(
         deployment=deployment,
@@ -77,7 +79,7 @@ def _gpu_nodes(
     store: Store, deployment: LLMDeployment, frozen: Collection[str], defaults: Defaults
 ) -> tuple[NodeFacts, ...] | None:
     spec, nodes = deployment.spec, store.list("Node")
-    if spec is None or not nodes or revision_hash(spec) in frozen:
+    if spec is None or not nodes or revision_of(deployment) in frozen:
         return None
     return tuple(NodeFacts.of(node, spec.gpu.resource_name or defaults.gpu_resource) for node in nodes)
 
@@ -95,8 +97,13 @@ def _holds_a_node(pod: Object) -> bool:
     return PodView.of(pod).node is not None and PodView.of(pod).phase not in ("Succeeded", "Failed")
 
 
-def engine_snapshot(store: Store, obj: Object, defaults: Defaults) -> EngineSnapshot:
-    """The engine, its Jobs, and everything of its namespace that shares or needs its content."""
+def engine_snapshot(
+    store: Store, obj: Object, defaults: Defaults, about_to_be_made: Iterable[Object] = ()
+) -> EngineSnapshot:
+    """The engine, its Jobs, and everything of its namespace that shares or needs its content.
+
+    `about_to_be_made`: build Jobs that are decided and not in the store yet.
+    """
     engine = LLMEngine.of(obj)
     namespace = engine.meta.namespace
     jobs = store.list("Job", namespace)
@@ -115,7 +122,90 @@ def engine_snapshot(store: Store, obj: Object, defaults: Defaults) -> EngineSnap
         },
         referenced_by=tuple(sorted(_referencing(store, namespace, engine.status.key))),
         nodes=_nodes_of(store, (pod for run in runs for pod in run.pods)),
+        servers=_servers(store, namespace, engine.status.key),
+        slots=_slots(store, engine, defaults, about_to_be_made),
     )
+
+
+def _servers(store: Store, namespace: str, key: str | None) -> tuple[PodView, ...]:
+    if key is None:
+        return ()
+    pods = store.by_label("Pod", namespace, names.ROLE_LABEL, "server")
+    return tuple(PodView.of(pod) for pod in pods if Meta.of(pod).labels.get(names.KEY_LABEL) == names.key_label(key))
+
+
+def _slots(store: Store, engine: LLMEngine, defaults: Defaults, about_to_be_made: Iterable[Object]) -> BuildSlots:
+    if engine.status.phase is EnginePhase.READY:
+        return BuildSlots()
+    jobs = {key_of(job): job for job in (*about_to_be_made, *store.by_label("Job", None, names.ROLE_LABEL, "build"))}
+    return BuildSlots(
+        per_namespace=defaults.builds_per_namespace,
+        per_cluster=defaults.builds_per_cluster,
+        running=tuple(_build(job) for job in jobs.values() if not _has_ended(JobView.of(job))),
+        waiting=tuple(_waiters(store, engine.meta.uid)),
+    )
+
+
+def _build(job: Object) -> Build:
+    meta = Meta.of(job)
+    return Build(namespace=meta.namespace, job=meta.name, engine=meta.labels.get(names.ENGINE_LABEL, meta.name))
+
+
+def _has_ended(job: JobView) -> bool:
+    return job.complete or job.failed
+
+
+def _waiters(store: Store, myself: str) -> Iterable[Waiter]:
+    for other in _queued(store):
+        engine = LLMEngine.of(other)
+        status = engine.status
+        if engine.meta.uid != myself and not engine.meta.deleting and status.key and status.queued_since:
+            yield Waiter(
+                namespace=engine.meta.namespace,
+                uid=engine.meta.uid,
+                job=names.build_job(status.key),
+                since=status.queued_since,
+            )
+
+
+def _queued(store: Store) -> Iterable[Object]:
+    """The engines that wait for a build slot. Read without parsing: most do not."""
+    return (obj for obj in store.list(LLMEngine.KIND) if (obj.get("status") or {}).get("queuedSince"))
+
+
+def claim_snapshot(store: Store, obj: Object, defaults: Defaults) -> ClaimSnapshot:
+    """A claim with a key's label, and everything of its namespace that may need it."""
+    claim = ClaimView.of(obj)
+    namespace, label = claim.meta.namespace, claim.meta.labels.get(names.KEY_LABEL, "")
+    deployments = (
+        deployment["metadata"]["name"]
+        for deployment in store.list(LLMDeployment.KIND, namespace)
+        if any(names.key_label(key) == label for key in needed_keys(store, deployment))
+    )
+    pods = (
+        pod["metadata"]["name"]
+        for pod in store.list("Pod", namespace)
+        if mounts(pod, claim.meta.name) and PodView.of(pod).phase not in ("Succeeded", "Failed")
+    )
+    return ClaimSnapshot(
+        claim=claim,
+        defaults=defaults,
+        engines=tuple(e.meta.name for e in _engines(store, namespace) if not e.meta.deleting and _may_have(e, label)),
+        users=(*deployments, *pods),
+    )
+
+
+def mounts(pod: Object, claim: str) -> bool:
+    """Whether a pod, whoever made it, has the claim among its volumes."""
+    volumes = (pod.get("spec") or {}).get("volumes") or ()
+    return any((volume.get("persistentVolumeClaim") or {}).get("claimName") == claim for volume in volumes)
+
+
+def _may_have(engine: LLMEngine, label: str) -> bool:
+    """An engine that has no key yet may get any, unless it has failed."""
+    if engine.status.key is None:
+        return engine.status.phase is not EnginePhase.FAILED
+    return names.key_label(engine.status.key) == label
 
 
 def needed_keys(store: Store, obj: Object) -> set[str]:
@@ -201,7 +291,7 @@ def _pods(store: Store, controller: Object) -> tuple[PodView, ...]:
 
 
 def concerned(store: Store, obj: Object) -> set[Key]:
-    """The LLMDeployments and LLMEngines whose decision may change when this object does."""
+    """The LLMDeployments, LLMEngines and engines' claims whose decision may change when this object does."""
     kind, meta = obj["kind"], Meta.of(obj)
     match kind:
         case LLMDeployment.KIND:
@@ -215,17 +305,39 @@ def concerned(store: Store, obj: Object) -> set[Key]:
                 for other in store.list(LLMDeployment.KIND, meta.namespace)
                 if _waits_for(other, engine.status.key, key_label)
             )
-            return {key_of(obj), *_with_key(store, meta.namespace, engine.status.key), *deployments}
+            same = _with_key(store, meta.namespace, engine.status.key)
+            return {key_of(obj), *same, *deployments, *map(key_of, _queued(store)), *_left_behind(store, engine)}
         case "Node":
             return {*_rolling_out(store), *_with_pods_on(store, NodeView.of(obj))}
         case "PersistentVolumeClaim":
-            return {key for key in _engine_keys(store, meta.namespace) if names.KEY_LABEL in meta.labels}
+            return {key_of(obj), *_engine_keys(store, meta.namespace)} if names.KEY_LABEL in meta.labels else set()
         case _:
             # A pod leads to its Job or StatefulSet, and that to one of ours.
             owner = _controller(store, obj)
-            if owner is None:
-                return set()
-            return {key_of(owner)} if owner["kind"] in OURS else concerned(store, owner)
+            found = set[Key]() if owner is None else {key_of(owner)}
+            if owner is not None and owner["kind"] not in OURS:
+                found = concerned(store, owner)
+            return found | set(_beyond_owners(store, obj))
+
+
+def _left_behind(store: Store, engine: LLMEngine) -> Iterable[Key]:
+    """The claim of an engine that is gone."""
+    meta, key = engine.meta, engine.status.key
+    if key is not None and store.get(Key(LLMEngine.KIND, meta.namespace, meta.name)) is None:
+        yield Key("PersistentVolumeClaim", meta.namespace, names.engine_claim(key))
+
+
+def _beyond_owners(store: Store, obj: Object) -> Iterable[Key]:
+    """Whom a build that ends gives way, and whose files a server found corrupt."""
+    label = Meta.of(obj).labels.get(names.KEY_LABEL)
+    if label is None:
+        return
+    if obj["kind"] == "Job":
+        yield from map(key_of, _queued(store))
+    elif obj["kind"] == "Pod" and found_corrupt(PodView.of(obj)):
+        for other in store.list(LLMEngine.KIND, obj["metadata"]["namespace"]):
+            if ((other.get("status") or {}).get("key") or "")[:16] == label:
+                yield key_of(other)
 
 
 def _rolling_out(store: Store) -> Iterable[Key]:

@@ -23,9 +23,9 @@ from ..api.problems import Problem, Refused
 from ..api.views import GroupView, PodView, timestamp
 from ..desired import cache_claim, controller_revision, fetch_job, llm_engine, pdb, service, statefulset
 from ..resolve.resolution import Resolution, resolve
-from ..resolve.revision import Frozen, revision_hash
+from ..resolve.review import review_object
+from ..resolve.revision import Frozen, revision_of
 from ..resolve.source import source_hash
-from ..resolve.validate import check_deployment
 from . import rollout, runs
 from .engine import learn, learned_model, stalled
 from .health import health, pods_of
@@ -87,7 +87,7 @@ def given_up(snapshot: DeploymentSnapshot) -> FailedRevision | None:
     """The revision that the spec asks for, if it failed and nobody asked to try it again since."""
     deployment = snapshot.deployment
     failed, asked = deployment.status.failed_revision, deployment.meta.annotations.get(names.RETRY_ANNOTATION)
-    if failed is None or deployment.spec is None or failed.revision != revision_hash(deployment.spec):
+    if failed is None or deployment.spec is None or failed.revision != revision_of(deployment):
         return None
     try:
         again = timestamp(asked)
@@ -137,7 +137,7 @@ def _scale(snapshot: DeploymentSnapshot, plan: DeploymentPlan, serving: str, now
 def _advance(snapshot: DeploymentSnapshot, now: datetime) -> DeploymentPlan:
     deployment, wanted = snapshot.deployment, wanted_groups(snapshot)
     spec = deployment.spec
-    problems = deployment.problems if spec is None else tuple(check_deployment(spec, snapshot.defaults))
+    problems = review_object(deployment, snapshot.defaults).problems
     if spec is None or problems:
         refused = Refused(problems)
         wanted = len([g for g in snapshot.groups if not g.meta.deleting]) if spec is None else wanted
@@ -146,7 +146,7 @@ def _advance(snapshot: DeploymentSnapshot, now: datetime) -> DeploymentPlan:
         )
     if spec.suspend:
         return _suspend(snapshot)
-    target = revision_hash(spec)
+    target = revision_of(deployment)
     frozen = snapshot.revisions.get(target)
     failed = given_up(snapshot)
     if spec.strategy.paused and failed is None and not _is_served(snapshot, target):
@@ -277,7 +277,9 @@ def _roll_out(snapshot: DeploymentSnapshot, base: DeploymentPlan, target: str, n
     if rollout.is_complete(took.groups, base.wanted):
         return replace(plan, verdict=_settled(base.wanted))
     spec = snapshot.deployment.valid_spec
-    found = health((g for g in snapshot.groups if g.revision == target), snapshot.pods, spec, now)
+    built = base.engine.status if base.engine is not None else None
+    rebuilt = built.build_finished if built is not None and built.rebuilds else None
+    found = health((g for g in snapshot.groups if g.revision == target), snapshot.pods, spec, now, rebuilt)
     if found.failure is None:
         verdict = _progress(snapshot, took, target, base.wanted)
         return replace(plan, verdict=verdict, look_again=_earliest(found.deadline, took.look_again))
@@ -373,8 +375,8 @@ def port(snapshot: DeploymentSnapshot) -> int:
 
     Raises `LookupError` before there is a revision.
     """
-    spec = snapshot.deployment.spec
-    preferred = (serving_revision(snapshot), None if spec is None else revision_hash(spec), *sorted(snapshot.revisions))
+    asked = None if snapshot.deployment.spec is None else revision_of(snapshot.deployment)
+    preferred = (serving_revision(snapshot), asked, *sorted(snapshot.revisions))
     ports = (snapshot.revisions[revision].port for revision in preferred if revision and revision in snapshot.revisions)
     first = next(ports, None)
     if first is None:

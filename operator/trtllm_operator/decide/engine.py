@@ -1,6 +1,6 @@
 """Decide for one LLMEngine: an ordered list of checks, the first that has something to say is the plan.
 
-    model known -> key -> an elder with the same key? -> claim -> build Job -> ready
+    model known -> key -> an elder with the same key? -> claim -> a slot -> build Job -> ready -> corrupt?
 
 The key names the claim and the build Job, so whoever asks for the same content meets the same objects.
 """
@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from ..api import names
 from ..api.conditions import Reason
 from ..api.engine import EnginePhase, LLMEngine, LLMEngineStatus
 from ..api.model_facts import ModelStatus
 from ..api.problems import Problem, Refused
+from ..api.views import ClaimView, Meta
 from ..desired import build_job, cache_claim, engine_claim, fetch_job
 from ..resolve.resolution import Resolution, resolve
+from ..resolve.review import review_object
 from ..resolve.source import source_hash
-from ..resolve.validate import check_engine
 from . import runs
+from .build_slots import Waiter, standing
+from .corrupt import corruption, rebuild_of
 from .leftovers import lost_pods, next_loss
 from .plan import Action, Course, Create, Delete, Plan, Verdict
 from .snapshot import EngineSnapshot, Run
@@ -35,6 +39,10 @@ class EnginePlan(Plan):
     """The Job whose progress or result is shown."""
     elder: LLMEngine | None = None
     """The engine whose files are used, when it is another one."""
+    rebuilds: int = 0
+    """How often the files were built anew, this time included, because they were corrupt."""
+    queued_since: datetime | None = None
+    """Since when the build waits for a slot, if it does."""
     unreferenced_since: datetime | None = None
     problems: tuple[Problem, ...] = ()
     """Why the spec is refused; empty: it is not."""
@@ -50,7 +58,7 @@ def decide_engine(snapshot: EngineSnapshot, now: datetime) -> EnginePlan:
 
 def _decide(snapshot: EngineSnapshot, now: datetime) -> EnginePlan:
     engine = snapshot.engine
-    problems = engine.problems if engine.spec is None else tuple(check_engine(engine.spec, snapshot.defaults))
+    problems = review_object(engine, snapshot.defaults).problems
     if engine.spec is None or problems:
         return EnginePlan(verdict=stalled(Refused(problems)), problems=problems)
     model = known_model(snapshot)
@@ -150,7 +158,7 @@ def _follow(elder: LLMEngine, model: ModelStatus, resolution: Resolution) -> Eng
     elif status.phase is EnginePhase.FAILED:
         verdict = Verdict(
             course=Course.STALLED,
-            reason=Reason.BUILD_FAILED,
+            reason=_failed_reason(status),
             message=f"engine {name}, which has the same key, failed: {status.message or ''}",
         )
     else:
@@ -166,9 +174,14 @@ def _build(snapshot: EngineSnapshot, model: ModelStatus, resolution: Resolution,
     )
     claims = () if names.engine_claim(key) in snapshot.claims else (claim,)
     run = snapshot.builds.get(names.build_job(key))
+    before = engine.status if engine.status.key == key else LLMEngineStatus()
+    # The Job tells it too, when the status was lost or another engine asked for the rebuild.
+    rebuilds = max(before.rebuilds or 0, rebuild_of(run))
 
     def plan(verdict: Verdict, *actions: Action, shown: Run | None = run) -> EnginePlan:
-        return EnginePlan(verdict=verdict, actions=actions, model=model, resolution=resolution, build=shown)
+        return EnginePlan(
+            verdict=verdict, actions=actions, model=model, resolution=resolution, build=shown, rebuilds=rebuilds
+        )
 
     # A Job is about the content, not about who asked first: a living sibling's serves as well as our own.
     askers = {engine.meta.uid, *(other.meta.uid for other in snapshot.siblings)}
@@ -178,33 +191,72 @@ def _build(snapshot: EngineSnapshot, model: ModelStatus, resolution: Resolution,
             *claims,
             shown=None,
         )
-    if run is None or run.job.complete:
-        built = run is not None or (engine.status.phase is EnginePhase.READY and engine.status.key == key)
-        if built:
+    if before.phase is EnginePhase.FAILED and (run is None or _failed_reason(before) is Reason.ENGINE_CORRUPT):
+        # What it said stands until a person starts it again: the Job of a failed build may be gone, and that of a
+        # corrupt engine had succeeded.
+        return plan(Verdict(course=Course.STALLED, reason=_failed_reason(before), message=before.message or ""))
+    if run is not None and rebuild_of(run) < rebuilds:
+        past = _delete("batch/v1", "Job", run.job.meta, "its files were corrupt, and are built anew")
+        return plan(_moving(Reason.BUILDING_ENGINE, "building corrupt files anew"), past, shown=None)
+    if run.job.complete if run is not None else before.phase is EnginePhase.READY:
+        found = corruption(snapshot.servers, run.job.finished if run is not None else before.build_finished)
+        if found is None:
             return _keep(snapshot, plan(_ready(engine, key)), now)
+        # Written down before anything is done about it: what is forgotten in between would be done twice.
+        return replace(plan(_corrupt(engine, key, found, rebuilds)), rebuilds=1)
     if run is None:
-        if engine.status.phase is EnginePhase.FAILED and engine.status.key == key:
-            # The Job of a failed build is gone; what it said stands until a person starts it again.
-            return plan(
-                Verdict(
-                    course=Course.STALLED, reason=_failed_reason(engine.status), message=engine.status.message or ""
-                )
-            )
+        me = Waiter(
+            namespace=engine.meta.namespace,
+            uid=engine.meta.uid,
+            job=names.build_job(key),
+            since=before.queued_since or now,
+        )
+        if (place := standing(snapshot.slots, me)) is not None:
+            return replace(plan(_moving(Reason.WAITING_FOR_BUILD_SLOT, place), *claims), queued_since=me.since)
         job = Create(
-            manifest=build_job.build_job(engine, resolution, snapshot.defaults),
+            manifest=build_job.build_job(engine, resolution, snapshot.defaults, rebuilds),
             reason=f"building engine {names.short(key)}",
         )
-        return plan(
-            _moving(Reason.BUILDING_ENGINE, f"starting the build of {resolution.mapping.world_size} rank(s)"),
-            *claims,
-            job,
-        )
+        ranks = resolution.mapping.world_size
+        doing = f"starting the build of {ranks} rank(s)" if not rebuilds else "building corrupt files anew"
+        return plan(_moving(Reason.BUILDING_ENGINE, doing), *claims, job)
     if (failed := runs.failure(run, "build")) is not None:
-        remedy = f"; when the cause is mended: kubectl delete llmengine -n {engine.meta.namespace} {engine.meta.name}"
-        return plan(Verdict(course=Course.STALLED, reason=failed.reason, message=failed.message + remedy), *claims)
+        return plan(
+            Verdict(course=Course.STALLED, reason=failed.reason, message=f"{failed.message}; {_again(engine)}"), *claims
+        )
     if (waits := runs.waiting(run.pods)) is not None:
+        held = snapshot.claims.get(names.engine_claim(key))
+        if waits.reason == Reason.WAITING_FOR_VOLUME and held is not None and held.phase == "Pending":
+            waits = replace(waits, message=_unbound(held))
         return plan(waits, *claims)
     return plan(_moving(Reason.BUILDING_ENGINE, _building_message(run, resolution)), *claims)
+
+
+def _corrupt(engine: LLMEngine, key: str, found: str, rebuilds: int) -> Verdict:
+    if not rebuilds:
+        return _moving(Reason.ENGINE_CORRUPT, f"{found}; corrupt files are built anew, once; what serves goes on")
+    claim = names.engine_claim(key)
+    remedy = f"look at the storage of claim {claim}, or delete that too for a new volume; {_again(engine)}"
+    return Verdict(
+        course=Course.STALLED,
+        reason=Reason.ENGINE_CORRUPT,
+        message=f"{found}; the files had been built anew already; {remedy}",
+    )
+
+
+def _unbound(claim: ClaimView) -> str:
+    """Which storage class is missing, or gives no volume: the scheduler does not say."""
+    name, asks = claim.meta.name, claim.storage_class
+    what = f"storage class {asks}" if asks else "no storage class, so it waits for a default one"
+    return (
+        f"claim {name} is not bound; it asks for {what} ({', '.join(claim.access_modes)}); "
+        f"see: kubectl get storageclass, kubectl describe pvc -n {claim.meta.namespace} {name}; "
+        f"make such a class, or name another in engine.storage.storageClassName and delete the claim"
+    )
+
+
+def _again(engine: LLMEngine) -> str:
+    return f"when the cause is mended: kubectl delete llmengine -n {engine.meta.namespace} {engine.meta.name}"
 
 
 def _keep(snapshot: EngineSnapshot, plan: EnginePlan, now: datetime) -> EnginePlan:
@@ -217,42 +269,27 @@ def _keep(snapshot: EngineSnapshot, plan: EnginePlan, now: datetime) -> EnginePl
         return plan
     since = engine.status.unreferenced_since or now
     end = since + timedelta(seconds=keep)
-    shown = EnginePlan(
-        verdict=plan.verdict,
-        model=plan.model,
-        resolution=plan.resolution,
-        build=plan.build,
-        unreferenced_since=since,
-        look_again=end,
-    )
     if now < end:
-        return shown
+        return replace(plan, unreferenced_since=since, look_again=end)
     claim = snapshot.claims.get(names.engine_claim(plan.resolution.engine_key))
     elsewhere = any(other.status.key == plan.resolution.engine_key for other in snapshot.siblings)
-    files = (
-        ()
-        if claim is None or elsewhere
-        else (_delete("v1", "PersistentVolumeClaim", claim.meta.namespace, claim.meta.name, claim.meta.uid, ""),)
-    )
-    itself = _delete(names.API_VERSION, "LLMEngine", engine.meta.namespace, engine.meta.name, engine.meta.uid, "")
-    return EnginePlan(
-        verdict=plan.verdict,
-        actions=(*files, itself),
-        model=plan.model,
-        resolution=plan.resolution,
-        unreferenced_since=since,
-    )
+    files = () if claim is None or elsewhere else (_delete("v1", "PersistentVolumeClaim", claim.meta, _OVER),)
+    itself = _delete(names.API_VERSION, "LLMEngine", engine.meta, _OVER)
+    return replace(plan, actions=(*files, itself), unreferenced_since=since)
 
 
-def _delete(api_version: str, kind: str, namespace: str, name: str, uid: str, owner_uid: str) -> Delete:
+_OVER: Final = "retention is over"
+
+
+def _delete(api_version: str, kind: str, meta: Meta, reason: str) -> Delete:
     return Delete(
         api_version=api_version,
         kind=kind,
-        namespace=namespace,
-        name=name,
-        uid=uid,
-        owner_uid=owner_uid,
-        reason="retention is over",
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        owner_uid=meta.controller_uid or "",
+        reason=reason,
     )
 
 

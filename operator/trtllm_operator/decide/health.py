@@ -16,6 +16,7 @@ from ..api.deployment import LLMDeploymentSpec
 from ..api.views import GroupView, PodView
 from ..desired.statefulset import STARTUP_SECONDS
 from . import runs
+from .corrupt import found_corrupt
 
 RESTART_BUDGET: Final = 3
 BEYOND_STARTUP: Final = 600
@@ -39,8 +40,17 @@ class Health:
     """When the first of them runs out of time; None: no clock runs."""
 
 
-def health(groups: Iterable[GroupView], pods: Sequence[PodView], spec: LLMDeploymentSpec, now: datetime) -> Health:
-    """Judge the groups of one revision; `pods` may hold others' too."""
+def health(
+    groups: Iterable[GroupView],
+    pods: Sequence[PodView],
+    spec: LLMDeploymentSpec,
+    now: datetime,
+    rebuilt: datetime | None = None,
+) -> Health:
+    """Judge the groups of one revision; `pods` may hold others' too.
+
+    `rebuilt`: when the engine's corrupt files were built anew under groups that are there; no clock runs before.
+    """
     deadline: datetime | None = None
     for group in groups:
         if group.is_ready or group.meta.deleting:
@@ -50,9 +60,12 @@ def health(groups: Iterable[GroupView], pods: Sequence[PodView], spec: LLMDeploy
             return Health(failure=failure)
         if (since := _started(group, ours)) is None:
             continue
+        after = "its pods had a node"
+        if rebuilt is not None and rebuilt > since:
+            since, after = rebuilt, "its engine was built anew"
         end = since + timedelta(seconds=_seconds(spec))
         if now >= end:
-            return Health(failure=_late(group, ours, spec, since))
+            return Health(failure=_late(group, ours, spec, since, after))
         deadline = end if deadline is None else min(deadline, end)
     return Health(deadline=deadline)
 
@@ -63,6 +76,9 @@ def pods_of(group: GroupView, pods: Iterable[PodView]) -> list[PodView]:
 
 def _spent(pods: Iterable[PodView], budget: int) -> Failure | None:
     for pod in pods:
+        if found_corrupt(pod):
+            # Not the revision's fault: its engine says what becomes of it.
+            continue
         said = runs.result(pod)
         hopeless = said is not None and said.code in runs.FINAL_CODES
         if (pod.restarts >= budget or hopeless) and not pod.ready:
@@ -83,12 +99,12 @@ def _started(group: GroupView, pods: Sequence[PodView]) -> datetime | None:
     return max(known) if placed and len(known) >= group.replicas else None
 
 
-def _late(group: GroupView, pods: Sequence[PodView], spec: LLMDeploymentSpec, since: datetime) -> Failure:
+def _late(group: GroupView, pods: Sequence[PodView], spec: LLMDeploymentSpec, since: datetime, after: str) -> Failure:
     waits = runs.waiting(pods)
     cause = waits.message if waits else f"see: kubectl logs -n {group.meta.namespace} {group.meta.name}-0"
     return Failure(
         reason=Reason.PROGRESS_DEADLINE_EXCEEDED,
-        message=f"replica {group.meta.name} was not ready {_seconds(spec)} s after its pods had a node, "
+        message=f"replica {group.meta.name} was not ready {_seconds(spec)} s after {after}, "
         f"at {since:%H:%MZ}: {cause}; strategy.progressDeadlineSeconds gives it longer",
     )
 

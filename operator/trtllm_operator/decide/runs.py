@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Final
 
 from trtllm_engine.contract import ContractError, ExitCode, ModelFacts, Progress, Result, Step
 
 from ..api.conditions import Reason
+from ..api.quantity import amount
 from ..api.views import PodView
 from .plan import Course, Verdict
 from .snapshot import Run
 
+GIB: Final = 2**30
 KILLED: Final = 137
 """Exit code of SIGKILL: the kernel's out-of-memory killer, or the kubelet's."""
 DEADLINES: Final = {"build": "engine.deadlineSeconds", "fetch": "defaults.fetchDeadlineSeconds of the operator's chart"}
@@ -153,7 +157,7 @@ def _of_pod(pod: PodView, run: Run, what: str) -> Failure:
         return Failure(
             reason=Reason.BUILD_OUT_OF_MEMORY if what == "build" else Reason.FETCH_FAILED,
             message=f"{what}: rank {pod.index} needed more host memory than its limit"
-            f"{_where(run.progress.get(pod.index))}; {_more_memory(what, pod)}",
+            f"{_where(run.progress.get(pod.index))}; {_more_memory(what, run)}",
         )
     if said is None:
         return Failure(
@@ -175,10 +179,19 @@ def _of_pod(pod: PodView, run: Run, what: str) -> Failure:
     return Failure(reason=_reason(said, what), message=f"{text}; see: {logs_hint(run)}")
 
 
-def _more_memory(what: str, pod: PodView) -> str:
-    if what == "build":
-        return "raise engine.resources.limits.memory"
-    return f"we set it none, so its limit is the namespace's: kubectl get limitrange -n {pod.meta.namespace}"
+def _more_memory(what: str, run: Run) -> str:
+    if what != "build":
+        namespace = run.job.meta.namespace
+        return f"we set it none, so its limit is the namespace's: kubectl get limitrange -n {namespace}"
+    had = amount(run.job.memory)
+    if not had:
+        return "set engine.resources.limits.memory to more"
+    return f"it had {run.job.memory}; set engine.resources.limits.memory to {_next_size(had)} or more"
+
+
+def _next_size(had: Decimal) -> str:
+    """Half as much again, in whole Gi."""
+    return f"{max(1, math.ceil(had * 3 / 2 / GIB))}Gi"
 
 
 def _reason(said: Result, what: str) -> Reason:

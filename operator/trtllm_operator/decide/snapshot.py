@@ -15,6 +15,7 @@ from ..api.placement import NodeView
 from ..api.views import ClaimView, GroupView, JobView, Meta, PodView
 from ..resolve.defaults import Defaults
 from ..resolve.revision import Frozen
+from .build_slots import BuildSlots
 from .gpus import Gpus
 
 
@@ -45,6 +46,22 @@ class EngineSnapshot:
     """LLMDeployments of the namespace that need this engine's key."""
     nodes: tuple[NodeView, ...] = ()
     """On which there are pods of the Jobs."""
+    servers: tuple[PodView, ...] = ()
+    """Pods of the namespace that serve from this engine's files, whoever owns them."""
+    slots: BuildSlots = field(default_factory=BuildSlots)
+    """Who builds, and who waits for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimSnapshot:
+    """One claim that the operator made for an engine, and who needs it."""
+
+    claim: ClaimView
+    defaults: Defaults
+    engines: tuple[str, ...] = ()
+    """LLMEngines with its key, or of which it is not known yet."""
+    users: tuple[str, ...] = ()
+    """LLMDeployments that need its key, and our pods that mount it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,8 @@ def engine_status(snapshot: EngineSnapshot, plan: EnginePlan, now: datetime) -> 
         seconds=_slowest(r.seconds or {} for r in results.values()) or (before.seconds if same_key else {}),
         build_started=job.started if job else before.build_started if same_key else None,
         build_finished=job.finished if job else before.build_finished if same_key else None,
+        queued_since=plan.queued_since,
+        rebuilds=plan.rebuilds or None,
         unreferenced_since=plan.unreferenced_since,
         display=EngineDisplay(
             key=names.short(resolution.engine_key) if resolution else None,
@@ -108,8 +110,9 @@ def _engine_phase(plan: EnginePlan) -> EnginePhase:
             return EnginePhase.READY
         case Course.STALLED:
             return EnginePhase.FAILED
-        case _:
-            return EnginePhase.FETCHING if plan.resolution is None else EnginePhase.BUILDING
+    if plan.verdict.reason == Reason.ENGINE_CORRUPT:
+        return EnginePhase.CORRUPT
+    return EnginePhase.FETCHING if plan.resolution is None else EnginePhase.BUILDING
 
 
 def _engine_progress(phase: EnginePhase, percent: int | None, eta: int | None, size: int | None) -> str | None:

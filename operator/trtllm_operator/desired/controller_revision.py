@@ -6,7 +6,7 @@ from ..api import names
 from ..api.deployment import LLMDeployment
 from ..resolve.defaults import Defaults
 from ..resolve.resolution import Resolution
-from ..resolve.revision import Frozen, revision_hash
+from ..resolve.revision import Frozen, revision_of
 from .metadata import Manifest, owned
 from .statefulset import pod_template, serving_image
 
@@ -15,7 +15,7 @@ def freeze(deployment: LLMDeployment, resolution: Resolution, defaults: Defaults
     """Render the revision of the deployment's spec once; what comes later is made from this record alone."""
     spec = deployment.valid_spec
     return Frozen(
-        hash=revision_hash(spec),
+        hash=revision_of(deployment),
         spec=spec.to_json(),
         resolution=resolution,
         serving_image=serving_image(deployment, resolution, defaults),

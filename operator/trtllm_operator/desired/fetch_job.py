@@ -38,7 +38,9 @@ def fetch_job(owner: Owner, defaults: Defaults) -> Manifest:
     template = {
         "metadata": {
             "labels": labels,
-            "annotations": pod.request_annotation(FetchRequest(model=model_source(spec, defaults))),
+            "annotations": pod.request_annotation(
+                FetchRequest(model=model_source(spec, defaults), load_format=projection.load_format(spec))
+            ),
         },
         "spec": pod.pod_spec(
             container,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
+from trtllm_engine.contract import DUMMY, QuantArgs
+
 from ..api import names
 from ..api.deployment import LLMDeployment
 from ..api.engine import LLMEngine, LLMEngineSpec
 from ..api.engine_options import Target
-from ..api.llm_args import BuildConfig, Dtype
+from ..api.llm_args import BuildConfig, Dtype, QuantAlgo, QuantConfig
 from ..resolve.defaults import Defaults
 from ..resolve.resolution import Resolution
 from .metadata import Manifest, unowned
@@ -29,6 +31,8 @@ def llm_engine(deployment: LLMDeployment, resolution: Resolution, defaults: Defa
         model_volume=spec.model_volume,
         hub_token_secret_ref=spec.hub_token_secret_ref,
         dtype=cast(Dtype, args.dtype),
+        load_format="dummy" if args.load_format == DUMMY else None,
+        quant_config=_quantised(args.quant) if args.quant else QuantConfig(),
         tensor_parallel_size=mapping.tp,
         pipeline_parallel_size=mapping.pp,
         context_parallel_size=mapping.cp,
@@ -58,3 +62,7 @@ def llm_engine(deployment: LLMDeployment, resolution: Resolution, defaults: Defa
         ),
         "spec": engine.to_json(),
     }
+
+
+def _quantised(quant: QuantArgs) -> QuantConfig:
+    return QuantConfig(quant_algo=QuantAlgo(quant.algo.value), group_size=quant.group_size)

@@ -11,7 +11,7 @@ from ..api.deployment import LLMDeployment
 from ..api.engine_options import Device
 from ..resolve.defaults import Defaults
 from ..resolve.resolution import Resolution
-from ..resolve.revision import Frozen, revision_hash
+from ..resolve.revision import Frozen, revision_of
 from . import pod
 from .metadata import Manifest, compact, owned, owner_labels
 
@@ -52,7 +52,7 @@ def pod_template(deployment: LLMDeployment, resolution: Resolution, defaults: De
     )
     return {
         "metadata": {
-            "labels": {**spec.pod_template.labels, **_labels(deployment, revision_hash(spec), key)},
+            "labels": {**spec.pod_template.labels, **_labels(deployment, revision_of(deployment), key)},
             "annotations": {**spec.pod_template.annotations, **pod.request_annotation(request)},
         },
         "spec": pod.pod_spec(

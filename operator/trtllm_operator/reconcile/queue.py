@@ -22,11 +22,21 @@ LAST_BACKOFF: Final = 300.0
 
 
 class Queue:
-    """Pending keys. `clock` gives monotonic seconds, `random` a number in [0, 1) for the jitter."""
+    """Pending keys. `clock` gives monotonic seconds, `random` a number in [0, 1) for the jitter.
 
-    def __init__(self, *, clock: Callable[[], float], random: Callable[[], float]) -> None:
+    `observe` is told for every key that is handed out how long it was due.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        random: Callable[[], float],
+        observe: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
         self._clock = clock
         self._random = random
+        self._observe = observe
         self._sequence = 0
         self._pending: dict[Key, tuple[float, int]] = {}
         # Holds (due, sequence, key); an entry that differs from `_pending[key]` was overtaken and is skipped.
@@ -55,6 +65,7 @@ class Queue:
             if self._pending.get(key) == (due, sequence):
                 del self._pending[key]
                 self._in_flight.add(key)
+                self._observe(self._clock() - due)
                 return key
         return None
 

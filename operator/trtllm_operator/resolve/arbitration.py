@@ -5,19 +5,21 @@ Only what the user wrote is ever refused for not fitting (`rules`, `fit`); here 
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Final
 
-from trtllm_engine.contract import BuildArgs, Mapping, Target, Toolchain
+from trtllm_engine.contract import BuildArgs, Mapping, QuantArgs, Target, Toolchain
 
 from ..api.engine_options import Device
 from ..api.problems import Adjustment
 from . import projection
 from .capability import BFLOAT16_SINCE, CAPABILITIES, MAX_RANKS
+from .fields import GROUP_SIZE
 from .fit import judged_gpu, largest_batch, largest_length, load
 from .layout import Layout
 from .memory import Gpu, table
-from .options import SIZES
+from .options import REFERENCE, ROOT, SIZES
 from .parallel import layouts, plan
 from .rules.case import Case
 from .rules.rule import Entry, Outcome, Stage
@@ -45,15 +47,16 @@ def arbitrate(case: Case) -> Arbitrated:
     """Choose for a spec that the rules have nothing against; the case has facts."""
     dtype, dtype_told = _dtype(case)
     mapping, layout_told = _layout(case, dtype)
+    quant, quant_told = _quantisation(case, mapping)
     args, sizes_told = _sizes(case, dtype, mapping)
     layout = case.layout(mapping.world_size)
     assert layout is not None, "ranks that do not divide over nodes are refused"
     return Arbitrated(
-        args=args,
+        args=dataclasses.replace(args, quant=quant, load_format=projection.load_format(case.spec)),
         target=_target(case),
         mapping=mapping,
         layout=layout,
-        adjustments=(*dtype_told, *layout_told, *sizes_told),
+        adjustments=(*dtype_told, *layout_told, *quant_told, *sizes_told),
     )
 
 
@@ -70,8 +73,10 @@ def planned(case: Case, dtype: str) -> Mapping:
         return gpu is None or bool(table(facts, least, gpu).fits)
 
     per_node = case.gpus_per_node
-    best = plan(facts, world, per_node, fits, most=MAX_RANKS)
-    candidates = layouts(facts, world or MAX_RANKS, per_node) or layouts(facts, world or 1, case.spec.gpus_per_node)
+    best = plan(facts, world, per_node, fits, most=MAX_RANKS, group=case.group)
+    candidates = layouts(facts, world or MAX_RANKS, per_node, case.group) or layouts(
+        facts, world or 1, case.spec.gpus_per_node, case.group
+    )
     return best or candidates[0]
 
 
@@ -112,6 +117,18 @@ def _layout(case: Case, dtype: str) -> tuple[Mapping, list[Adjustment]]:
         for name, size in sizes
         if not case.wrote(name)
     ]
+
+
+def _quantisation(case: Case, mapping: Mapping) -> tuple[QuantArgs | None, list[Adjustment]]:
+    """What the build is to do; a checkpoint that is quantised is kept as it is."""
+    kept = case.kept(mapping) if case.route.own and case.stored is None else None
+    if kept is None:
+        return None, []
+    path, told = f"{ROOT}.{GROUP_SIZE}", list[Adjustment]()
+    if kept.group_size is not None and path not in case.written and kept.group_size != REFERENCE[path]:
+        why = f"the largest group of {kept.algo.value} that divides the columns that a rank has of every matrix"
+        told.append(Adjustment(path=path, to_value=str(kept.group_size), reason=why, rule="QNT-7"))
+    return QuantArgs(algo=kept.algo, group_size=kept.group_size), told
 
 
 def _sizes(case: Case, dtype: str, mapping: Mapping) -> tuple[BuildArgs, list[Adjustment]]:
@@ -164,6 +181,12 @@ ENTRIES: Final = tuple(
             ("dtype",),
         ),
         ("INIT-2", Stage.FACTS, "dtype auto is float16 below compute capability 8.0.", ("dtype",)),
+        (
+            "QNT-7",
+            Stage.FACTS,
+            "Unset, groups of own schemes are as large as divides the columns of every rank: 128, 64 or 32.",
+            (GROUP_SIZE,),
+        ),
         (
             "SIZE-2",
             Stage.NODES,

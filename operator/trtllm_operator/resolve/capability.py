@@ -5,14 +5,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from trtllm_engine.contract import Toolchain
+
+from ..api.llm_args import QuantAlgo
 
 BFLOAT16_SINCE: Final = (8, 0)
 """Compute capability from which GPUs have bfloat16; TensorRT-RTX refuses it for 7.5."""
 RTX_FLOAT32_SINCE: Final = (8, 0)
 """Compute capability from which TensorRT-RTX multiplies float32 matrices; for 7.5 its builder refuses them."""
+INT4_SINCE: Final = (8, 0)
+"""Compute capability from which TensorRT has 4-bit integers; its builder refuses them for 7.5."""
 FP8_SINCE: Final = (8, 9)
 """Compute capability from which GPUs multiply in FP8."""
 FP4_SINCE: Final = (10, 0)
@@ -71,6 +75,14 @@ CAPABILITIES: Final[Mapping[Toolchain, Capability]] = {
 }
 
 
+SCHEMES: Final[Mapping[str, frozenset[Route]]] = {
+    **{algo: _ENGINE for algo in QuantAlgo if algo is not QuantAlgo.NO_QUANT},
+    QuantAlgo.W8A16: OWN | _ENGINE,
+    QuantAlgo.W4A16: OWN | _ENGINE,
+}
+"""Which routes can keep weights by which scheme, whether the build rounds them or the checkpoint has them so."""
+
+
 class Feature(enum.StrEnum):
     """What a spec can ask for beyond a plain model."""
 
@@ -117,7 +129,7 @@ FEATURES: Final[Mapping[Feature, frozenset[Route]]] = {
     Feature.LORA: _LLM,
     Feature.PROMPT_ADAPTER: _ENGINE,
     Feature.MULTIMODAL: _ENGINE,
-    Feature.QUANTISATION: _ENGINE,
+    Feature.QUANTISATION: frozenset[Route]().union(*SCHEMES.values()),
     Feature.CACHE_QUANTISATION: _ENGINE,
     Feature.ATTENTION_DP: _LLM,
     Feature.CONTEXT_PARALLEL: _LLM,
@@ -131,10 +143,20 @@ FEATURES: Final[Mapping[Feature, frozenset[Route]]] = {
     Feature.TOKENS_ONLY: IMAGE,
     Feature.OTHER_TOKENIZER: IMAGE,
     Feature.SLOW_TOKENIZER: IMAGE,
-    Feature.RANDOM_WEIGHTS: IMAGE,
+    Feature.RANDOM_WEIGHTS: OWN | IMAGE,
     Feature.DRY_RUN: frozenset(),
 }
 """Which routes can do what; no more than what was read in the reference or is built here."""
+
+
+def able(feature: Feature, value: Any) -> frozenset[Route]:
+    """The routes that can do what this value of a field asks for."""
+    return SCHEMES[value] if feature is Feature.QUANTISATION else FEATURES[feature]
+
+
+def schemes(route: Route) -> tuple[str, ...]:
+    """By which this route can keep weights."""
+    return tuple(scheme for scheme, routes in SCHEMES.items() if route in routes)
 
 
 def available() -> tuple[Toolchain, ...]:

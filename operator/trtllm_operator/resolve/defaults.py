@@ -50,9 +50,14 @@ class Defaults(ApiModel):
     build_cpu: Quantity = "500m"
     """CPU request of a pod that builds."""
     build_memory: Quantity = "2Gi"
-    """Memory request of a pod that builds; a limit is set only by a spec."""
+    """Memory request of a pod that builds; a limit is set only by a spec. Where it is not set: more, if the model's
+    size needs more by the estimate."""
     build_deadline_seconds: int = Field(default=21600, ge=60)
     """Seconds that a build may take."""
+    builds_per_namespace: int = Field(default=2, ge=0)
+    """Builds that run at the same time in a namespace; 0: as many as are asked for."""
+    builds_per_cluster: int = Field(default=8, ge=0)
+    """Builds that run at the same time in all watched namespaces; 0: as many as are asked for."""
     fetch_deadline_seconds: int = Field(default=21600, ge=60)
     """Seconds that fetching a model may take."""
     memory_headroom: float = Field(default=0.1, ge=0, lt=1)

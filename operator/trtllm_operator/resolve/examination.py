@@ -9,13 +9,17 @@ from typing import Any, Final
 from trtllm_engine.contract import Mapping
 
 from ..api.problems import Adjustment, Caution, Problem
+from ..api.schema import Unread
 from .arbitration import Arbitrated, arbitrate
+from .arbitrator import Settlement
 from .claims import negotiate
+from .fields import GROUP_SIZE
 from .fit import judge, memory
 from .memory import MemoryTable
 from .options import ROOT, SIZES, nested
 from .rules.case import Case
-from .rules.rule import Stage
+from .rules.parallel import reaching_over_nodes
+from .rules.rule import Finding, Stage
 from .rules.table import RULES
 
 ORDER: Final = (Stage.SPEC, Stage.FACTS, Stage.NODES)
@@ -33,19 +37,49 @@ class Examination:
     memory: MemoryTable | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What rules and claims say of a spec, before anything is chosen."""
+
+    problems: tuple[Problem, ...]
+    cautions: tuple[Caution, ...]
+    settled: Settlement
+    complete: bool
+    """False: some asked for what cannot be read, and say nothing."""
+
+
+def ask(case: Case) -> Answers:
+    """All that can be asked about a spec, also about one that can be read in part only. It never raises."""
+    found, complete = list[Finding](), True
+    for rule in (rule for stage in ORDER for rule in RULES if rule.entry.stage is stage):
+        try:
+            found += list(rule(case))
+        except Unread:
+            complete = False
+    try:
+        settled = negotiate(case)
+    except Unread:
+        settled, complete = Settlement(values=case.written), False
+    return Answers(
+        problems=(*(finding for finding in found if isinstance(finding, Problem)), *settled.problems),
+        cautions=tuple(finding for finding in found if isinstance(finding, Caution)),
+        settled=settled,
+        complete=complete,
+    )
+
+
 def examine(case: Case) -> Examination:
     """Judge a spec as far as it can be known. It never raises."""
-    settled = negotiate(case)
-    found = [finding for stage in ORDER for rule in RULES if rule.entry.stage is stage for finding in rule(case)]
-    problems = [finding for finding in found if isinstance(finding, Problem)] + list(settled.problems)
-    cautions = [finding for finding in found if isinstance(finding, Caution)]
+    said = ask(case)
+    problems, cautions, settled = said.problems, said.cautions, said.settled
     if problems or case.facts is None:
-        return Examination(problems=tuple(problems), cautions=tuple(cautions), adjustments=settled.adjustments)
+        return Examination(problems=problems, cautions=cautions, adjustments=settled.adjustments)
     chosen = arbitrate(case)
     misfits, doubts = judge(case, chosen.args, chosen.mapping)
+    planned = case.spec.auto_parallel
     return Examination(
         problems=tuple(misfits),
-        cautions=(*cautions, *doubts),
+        cautions=(*cautions, *doubts, *(reaching_over_nodes(chosen.mapping, case.gpus_per_node) if planned else ())),
         adjustments=(*settled.adjustments, *chosen.adjustments),
         chosen=chosen,
         resolved=None if misfits else _resolved(settled.values, chosen),
@@ -61,6 +95,7 @@ def _resolved(values: Values[str, Any], chosen: Arbitrated) -> dict[str, Any]:
     effective = {
         **{path: value for path, value in values.items() if path not in planner},
         f"{ROOT}.dtype": args.dtype,
+        **({f"{ROOT}.{GROUP_SIZE}": args.quant.group_size} if args.quant and args.quant.group_size else {}),
         **{f"{SIZES}.{name}": size for name, size in sizes.items()},
         **_degrees(chosen.mapping),
     }

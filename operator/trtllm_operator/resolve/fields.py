@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .capability import BACKENDS, FEATURES, IMAGE, OWN, Feature, Route
+from .capability import BACKENDS, FEATURES, IMAGE, OWN, Feature, Route, schemes
 from .options import ROOT
 
 
@@ -115,8 +115,8 @@ ASKS: Final = (
 WITH_FEATURE: Final[Mapping[str, str]] = {"speculativeConfig.*": "speculativeConfig.decodingType"}
 """Sections that come only with a field of `ASKS`, which decides about all of them."""
 
+GROUP_SIZE: Final = "quantConfig.groupSize"
 SCHEME: Final = (
-    "quantConfig.groupSize",
     "quantConfig.smoothquantVal",
     "quantConfig.clampVal",
     "quantConfig.useMetaRecipe",
@@ -124,7 +124,7 @@ SCHEME: Final = (
     "quantConfig.preQuantScale",
     "quantConfig.excludeModules",
 )
-"""Details of quantConfig.quantAlgo."""
+"""Details of schemes of quantConfig.quantAlgo that have activations, zero points or exceptions."""
 BUILD: Final = (
     "fastBuild",
     "enableTqdm",
@@ -152,14 +152,15 @@ NO_EFFECT: Final = (
     NoEffect(ALL, "a pod that builds has a volume of its own for temporary files", ("workspace",)),
     NoEffect(
         OWN,
-        "it belongs to quantConfig.quantAlgo, and this toolchain does not quantise",
+        "its schemes keep every matrix of the layers, without zero points, and leave activations alone",
         SCHEME,
     ),
-    NoEffect(OWN | BACKENDS, "nothing is calibrated: no build quantises", ("calibConfig.*",)),
+    NoEffect(OWN, "its schemes follow from the weights alone: nothing is calibrated", ("calibConfig.*",)),
+    NoEffect(BACKENDS, "nothing is calibrated: no build quantises", ("calibConfig.*",)),
     NoEffect(
         BACKENDS,
         "no engine is built, and the checkpoint's own quantisation is taken",
-        SCHEME,
+        (GROUP_SIZE, *SCHEME),
     ),
     NoEffect(
         OWN,
@@ -224,13 +225,15 @@ NO_EFFECT: Final = (
 
 
 def fate(path: str, route: Route) -> tuple[Fate, str | None]:
-    """What becomes of the field at `path` (below `spec`), and why if it is not simply taken."""
+    """What becomes of the field at `path` (below `spec`), and why, or with which values, if it is not simply taken."""
     asks = [ask for ask in ASKS if ask.path == path]
     if asks and not any(route in FEATURES[ask.feature] for ask in asks):
         return Fate.REFUSED, " and ".join(sorted({ask.feature.value for ask in asks}))
     for section, deciding in WITH_FEATURE.items():
         if path != deciding and _matches(section, path):
             return fate(deciding, route)
+    if any(ask.feature is Feature.QUANTISATION for ask in asks) and route.own:
+        return Fate.REACHES, ", ".join(schemes(route))
     if asks and not route.own:
         return Fate.REACHES, None
     if (why := no_effect(path, route)) is not None:
@@ -248,10 +251,11 @@ def no_effect(path: str, route: Route) -> str | None:
 
 def asks(written: Mapping[str, Any]) -> Iterator[Ask]:
     """Every feature that the written values ask for, in the order of the table."""
+    known = dict(written)
     for row in ASKS:
         path = f"{ROOT}.{row.path}"
-        if path in written and row.when(written[path]):
-            yield Ask(path=path, feature=row.feature, value=written[path])
+        if path in known and row.when(known[path]):
+            yield Ask(path=path, feature=row.feature, value=known[path])
 
 
 def _matches(pattern: str, path: str) -> bool:

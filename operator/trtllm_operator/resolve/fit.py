@@ -16,6 +16,7 @@ from .capability import MAX_RANKS
 from .gpus import kinds
 from .memory import STEP_TOKENS, Gpu, Load, MemoryTable, largest, table
 from .parallel import plan
+from .quantisation import GROUP_WISE
 from .rules.case import Case
 from .rules.rule import Entry, Outcome, Stage
 
@@ -49,11 +50,14 @@ def load(case: Case, mapping: Mapping, dtype: str, batch: int, length: int) -> L
     own, beams = case.route.own, case.size_or_default("maxBeamWidth") or 1
     prompt, tokens = case.size("maxInputLen")[1] or length, case.size("maxNumTokens")[1]
     vocabulary = case.model.vocab_size % mapping.tp == 0 if own else case.value("embeddingParallelMode") != "NONE"
+    kept = case.kept(mapping) if own else None
+    groups = int(case.value("quantConfig.groupSize")) if case.quantisation in GROUP_WISE else None
     return Load(
         mapping=mapping,
         dtype=dtype,
-        quant_algo=case.quantisation,
-        group_size=int(case.value("quantConfig.groupSize")),
+        quant_algo=(kept.algo.value if kept else None) if own else case.quantisation,
+        group_size=(kept.group_size if kept else None) if own else groups,
+        as_stored=case.model.quantization is not None and not own,
         cache_algo=case.cache_quantisation,
         # Own servers hold the cache of a whole batch; TensorRT-LLM's pool takes what is free, and needs one sequence.
         sequences=batch if own else beams,
@@ -143,7 +147,7 @@ def _layout(case: Case, asked: Load, gpu: Gpu) -> Mapping | None:
     def fits(mapping: Mapping) -> bool:
         return bool(table(case.model, dataclasses.replace(asked, mapping=mapping), gpu).fits)
 
-    return plan(case.model, None, case.gpus_per_node or 8, fits, most=MOST_HINTED)
+    return plan(case.model, None, case.gpus_per_node or 8, fits, most=MOST_HINTED, group=case.group)
 
 
 def _known(gpu: Gpu) -> list[Gpu]:

@@ -88,8 +88,11 @@ class Load:
     mapping: Mapping
     dtype: str
     quant_algo: str | None = None
-    """Quantisation that the build applies."""
-    group_size: int = 128
+    """Scheme by which the matrices of the layers are kept; None: as floating numbers."""
+    group_size: int | None = None
+    """Weights that share a scale; None: a row."""
+    as_stored: bool = False
+    """Whether weights are kept in whatever way the checkpoint is quantised."""
     cache_algo: str | None = None
     """Quantisation of the cache."""
     sequences: int
@@ -145,11 +148,13 @@ def _windows(facts: ModelFacts, load: Load) -> bool:
 
 
 def weight_bits(algo: str | None, dtype: str, group_size: int = 128) -> float:
-    """Bits of one weight of a quantised layer, its share of the scales included."""
+    """Bits of one weight of a quantised layer, its share of the scales included; `group_size`: weights of a scale."""
     per_group = 16 / group_size
+    # Those have the type of the engine, and the rows of schemes without groups have one too.
+    scale = DTYPE_BYTES[dtype] * 8 / group_size
     bits = {
-        "W8A16": 8.0,
-        "W4A16": 4.0,
+        "W8A16": 8 + scale,
+        "W4A16": 4 + scale,
         "W4A16_AWQ": 4 + per_group,
         "W4A8_AWQ": 4 + per_group,
         "W8A16_GPTQ": 8 + per_group,
@@ -195,12 +200,12 @@ def _weights(facts: ModelFacts, load: Load, stage: int, layers: int) -> MemoryRo
     copied = keys * kv_heads(facts, tp) // facts.num_key_value_heads
     vocabulary = tables * table_size // (tp if load.split_vocabulary else 1) + last * hidden
     plain: float = DTYPE_BYTES[load.dtype] * 8
-    if facts.quantization is not None:
+    if load.as_stored:
         bits = facts.weight_bytes * 8 / facts.parameters
         plain, how = bits, f"{bits / 8:.2f} bytes each, as stored ({facts.quantization})"
     else:
-        bits = weight_bits(load.quant_algo, load.dtype, load.group_size)
-        how = f"{bits / 8:g} bytes each" + (
+        bits = weight_bits(load.quant_algo, load.dtype, load.group_size or hidden)
+        how = f"{bits / 8:.4g} bytes each" + (
             f" ({load.quant_algo}; embeddings and norms {load.dtype})" if load.quant_algo else ""
         )
     linear, rest = shared + copied, norms + vocabulary

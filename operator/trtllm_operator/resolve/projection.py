@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trtllm_engine.contract import Mapping, Toolchain
+from trtllm_engine.contract import DUMMY, Mapping, Toolchain
 
 from ..api.deployment import LLMDeploymentSpec
 from ..api.engine import LLMEngineSpec
@@ -49,6 +49,11 @@ def image(spec: Spec, defaults: Defaults) -> str:
 def device(spec: Spec) -> Device:
     """What will compute; an engine by itself does not know."""
     return (isinstance(spec, LLMDeploymentSpec) and spec.serving.device) or Device.AUTO
+
+
+def load_format(spec: Spec) -> str | None:
+    """As pods are told it: None stands for the weights of the checkpoint."""
+    return DUMMY if arguments(spec).load_format == DUMMY else None
 
 
 def mapping(spec: Spec) -> Mapping:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from trtllm_engine.contract import ModelFacts
 
+from ..api.deployment import LLMDeployment, LLMDeploymentSpec
+from ..api.engine import LLMEngine, LLMEngineSpec
 from ..api.nodes import NodeFacts
 from ..api.problems import Adjustment, Caution, Problem
+from ..api.schema import Unread
 from .defaults import Defaults
-from .examination import examine
+from .examination import ask, examine
+from .legible import Part, legible
 from .memory import MemoryTable
 from .projection import Spec
 from .rules.case import Case
+
+UNHEARD: Final = Caution(
+    path="spec",
+    message="rules about what cannot be read were not checked: mend these errors, and they are checked too",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +39,48 @@ class Review:
     """None without the model's facts."""
 
 
-def unread(problems: Sequence[Problem]) -> Review:
-    """Of a spec that does not parse: no rule could be asked about it, and the answer says so."""
-    said = "only names, types and ranges were checked: mend these errors, and the other rules are checked too"
-    return Review(problems=tuple(problems), cautions=(Caution(path="spec", message=said),))
+def review_object(
+    obj: LLMDeployment | LLMEngine,
+    defaults: Defaults,
+    facts: ModelFacts | None = None,
+    nodes: Sequence[NodeFacts] | None = None,
+) -> Review:
+    """Judge an object as it is stored, whether its spec parses or not."""
+    if obj.spec is None:
+        model = LLMDeploymentSpec if isinstance(obj, LLMDeployment) else LLMEngineSpec
+        return review_part(model, obj.written, obj.problems, defaults, facts, nodes)
+    return review(obj.spec, defaults, facts, nodes)
+
+
+def review_part(
+    model: type[Spec],
+    data: Any,
+    problems: Sequence[Problem],
+    defaults: Defaults,
+    facts: ModelFacts | None = None,
+    nodes: Sequence[NodeFacts] | None = None,
+) -> Review:
+    """Of a spec that does not parse, with `problems`: the rules are asked about what can be read of it.
+
+    A rule that asks for anything else is not heard, and that is said.
+    """
+    part = legible(model, data)
+    if part is None:
+        return Review(problems=tuple(problems), cautions=(UNHEARD,))
+    case, whole = _case(part, defaults, facts, nodes)
+    said = ask(case)
+    cautions = said.cautions if said.complete and whole else (UNHEARD, *said.cautions)
+    return Review(problems=(*problems, *said.problems), cautions=cautions)
+
+
+def _case(
+    part: Part, defaults: Defaults, facts: ModelFacts | None, nodes: Sequence[NodeFacts] | None
+) -> tuple[Case, bool]:
+    """Without nodes, and False, if it cannot be read which of them are meant."""
+    try:
+        return Case.of(part.spec, defaults, facts, nodes, part.unread), True
+    except Unread:
+        return Case.of(part.spec, defaults, facts, None, part.unread), False
 
 
 def review(

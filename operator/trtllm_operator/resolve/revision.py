@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from trtllm_engine.contract import ContractError
 
 from ..api import names
-from ..api.deployment import LLMDeploymentSpec
+from ..api.deployment import LLMDeployment, LLMDeploymentSpec
 from .resolution import Resolution
 
 UNSEEN: Final[Mapping[str, Any]] = {
@@ -23,12 +23,23 @@ UNSEEN: Final[Mapping[str, Any]] = {
 """Fields that no serving pod sees and no engine's content depends on: changing one replaces no pod."""
 
 
-def revision_hash(spec: LLMDeploymentSpec) -> str:
+def revision_hash(spec: LLMDeploymentSpec, refreshed: str | None = None) -> str:
     """10 hexadecimal digits over what serving pods come from; never over the generation.
 
-    A field that a newer operator adds does not change it as long as nobody writes the field.
+    A field that a newer operator adds does not change it as long as nobody writes the field. `refreshed`: when
+    somebody last asked to have the spec resolved anew.
     """
-    return names.digest(json.dumps(_without(spec.to_json(), UNSEEN), sort_keys=True))
+    return names.digest(json.dumps(_without(spec.to_json(), UNSEEN), sort_keys=True) + (refreshed or ""))
+
+
+def revision_of(deployment: LLMDeployment) -> str:
+    """The revision that a deployment asks for now. Raises `Refused` if its spec does not parse."""
+    return revision_hash(deployment.valid_spec, refresh_of(deployment))
+
+
+def refresh_of(deployment: LLMDeployment) -> str | None:
+    """When somebody last asked to have the spec resolved anew; None: never."""
+    return deployment.meta.annotations.get(names.REFRESH_ANNOTATION) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +47,7 @@ class Frozen:
     """Everything that was resolved for a revision. Applied again as it is, also by a newer operator."""
 
     hash: str
-    """`revision_hash` of the spec."""
+    """`revision_of` the deployment."""
     spec: Mapping[str, Any]
     """The spec as it was written, for going back to it."""
     resolution: Resolution

@@ -41,7 +41,8 @@ def model_source(spec: Spec, defaults: Defaults) -> ModelSource:
 
 
 def source_hash(spec: Spec, defaults: Defaults) -> str:
-    """Changes when a fetch Job could find something else: the source, its volume, the token, and the image that looks.
+    """Changes when a fetch Job could find something else: the source, its volume, the token, the image that looks, and
+    whether it looks at the weights.
 
     The image counts because the toolchain versions that it reports do. Raises `Refused` like `model_source`.
     """
@@ -50,6 +51,7 @@ def source_hash(spec: Spec, defaults: Defaults) -> str:
         "claim": spec.model_volume.persistent_volume_claim.claim_name if spec.model_volume else None,
         "token": spec.hub_token_secret_ref.to_json() if spec.hub_token_secret_ref else None,
         "image": projection.image(spec, defaults),
+        **({"loadFormat": load_format} if (load_format := projection.load_format(spec)) else {}),
     }
     return names.digest(json.dumps(asked, sort_keys=True), 16)
 

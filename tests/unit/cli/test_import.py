@@ -315,3 +315,26 @@ def test_an_options_file_beside_a_command_is_not_dropped(tmp_path: Path) -> None
     assert f"--extra_llm_api_options {options}" in " ".join(result.stderr.split())
     merged = llmd("import", "--", "trtllm-serve", "a/b", "--extra_llm_api_options", options)
     assert "maxBatchSize: 8" in merged.stdout
+
+
+def test_what_this_version_refuses_of_the_result_is_told_and_is_no_failure(tmp_path: Path) -> None:
+    """The conversion is right, and what is made of it waits for another version: both are said."""
+    result = imported(tmp_path, "dtype: float16\nenable_lora: true\n", *MODEL)
+    assert result.exit_code == 0
+    assert spec(result)["enableLora"] is True
+    (note,) = notes(result, "refused")
+    assert f"{tmp_path}/in:2: enable_lora: by this version: spec.enableLora: true is not possible" in note
+    assert imported(tmp_path, "dtype: float16\n", *MODEL).stderr == ""
+
+
+def test_what_is_no_spec_is_an_error_and_not_refused_a_second_time(tmp_path: Path) -> None:
+    result = imported(tmp_path, "dtype: float8\nenable_lora: true\n", *MODEL)
+    assert result.exit_code == 1
+    assert ["spec.dtype" in note for note in notes(result, "error")] == [True]
+    assert ["spec.enableLora" in note for note in notes(result, "refused")] == [True]
+
+
+def test_a_note_never_writes_on_the_screen(tmp_path: Path) -> None:
+    result = imported(tmp_path, '"tp\\e[2J": 2\n', *MODEL)
+    assert "\x1b" not in result.stderr
+    assert "tp\\x1b[2J" in result.stderr

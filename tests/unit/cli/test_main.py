@@ -15,8 +15,8 @@ from .harness import llmd, manifest
 
 ROOT: Final = Path(__file__).parents[3]
 OFFLINE: Final = ("validate", "import", "export", "render", "plan")
-AT_A_CLUSTER: Final = ("status", "retry", "pause", "resume", "rollback", "logs", "events", "chat", "doctor")
-COMMANDS: Final = (*OFFLINE, *AT_A_CLUSTER)
+AT_A_CLUSTER: Final = ("status", "retry", "refresh", "pause", "resume", "rollback", "logs", "events", "chat", "doctor")
+COMMANDS: Final = (*OFFLINE, *AT_A_CLUSTER, "completion")
 
 
 def modules_after(*arguments: str) -> set[str]:

@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.builders import merged
+from trtllm_operator.cli import reference
 from trtllm_operator.cli import status as command
 from trtllm_operator.cli.cluster import UserClient, with_cluster
 from trtllm_operator.cli.output import Screen
 from trtllm_operator.cli.picture import Picture, look
 from trtllm_operator.cli.portrait import portrait
 from trtllm_operator.cli.status import Scope, keep_looking
-from trtllm_operator.cli.tree import draw
+from trtllm_operator.cli.tree import Branch, Span, aligned, draw, joined
 from trtllm_operator.cluster import client as client_module
 
 from .fake_cluster import FakeCluster, fake_cluster
-from .harness import FakeTerminal, llmd
+from .harness import FakeTerminal, answer, llmd
 from .running import (
     KEY,
     NEW,
@@ -103,8 +105,36 @@ def test_a_build_shows_each_rank(cluster: FakeCluster) -> None:
     assert tree(cluster)[2:5] == [
         "├─ engine llama-41be90c2d7f3  ◐ building ████░░░░░░ 41%  7m11s left  weights  key 41be90c2d7f3",
         "│  ├─ rank 0  ◐ weights ████████░░ 82%  layer 19/30  node gpu-a  3m",
-        "│  └─ rank 1  ◐ pending  3m",
+        "│  └─ rank 1  ◐ pending                                          3m",
     ]
+
+
+def test_a_long_part_is_not_filled_up_for_the_others(cluster: FakeCluster) -> None:
+    rows = [
+        [Span("a"), Span("x" * 41), Span("2 restarts"), Span("3m")],
+        [Span("bc"), Span("ready"), Span(""), Span("4s")],
+    ]
+    assert ["".join(span.text for span in line) for line in aligned(rows)] == [
+        f"a   {'x' * 41}  2 restarts  3m",
+        "bc  ready  4s",
+    ]
+
+
+def test_a_line_is_broken_between_its_parts_where_that_does_not_waste_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    screen = Screen(FakeTerminal())
+    apart = draw(screen, Branch(line=joined("a" * 20 + " word", "four restarts", "node gpu-b")))
+    assert apart == ["a" * 20 + " word", "   four restarts  node gpu-b"]
+    inside = draw(screen, Branch(line=joined("a", "one two three four five six seven eight nine ten")))
+    assert inside == ["a  one two three four five six seven", "   eight nine ten"]
+    dots = draw(screen, Branch(line=joined("8 ranks · 71.2 GiB · built in 18m42s · key 41be90c2d7f3")))
+    assert dots == ["8 ranks · 71.2 GiB · built in 18m42s", "   · key 41be90c2d7f3"]
+
+
+def test_what_began_days_ago_has_its_date(cluster: FakeCluster) -> None:
+    in_the_middle(cluster)
+    lines = draw(Screen(io.StringIO()), portrait(seen(cluster), NOW + timedelta(days=3)))
+    assert lines[1].startswith("├─ ◐ RollingOut  since 2026-01-02 14:03Z  ")
 
 
 def test_a_stalled_deployment_says_why_first_even_while_it_is_available(cluster: FakeCluster) -> None:
@@ -181,17 +211,17 @@ def test_no_line_is_wider_than_the_terminal(
     assert max(map(len, lines)) <= columns
     words = " ".join(" ".join(lines).replace("│", " ").replace("├─", " ").split())
     assert "1 of 2 replicas are ready; one by one, no GPUs are free" in words
-    if columns == 80:
-        assert lines[:2] == ["llama  RollingOut  tp8 · 8 GPUs × 2 replicas", f"│  generation 1 → revision {NEW}"]
-    if columns == 200:
+    if columns == 40:
+        assert lines[2] == f"│  generation 1 → revision {NEW}"
+    else:
         assert lines[0].endswith(f"generation 1 → revision {NEW}")
-        assert len(lines[0]) == columns - 3
+        assert len(lines[0]) == columns
 
 
 def test_colours_are_for_terminals_that_want_them(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     in_the_middle(cluster)
     monkeypatch.setenv("COLUMNS", "200")
-    assert "\x1b[1;32m✓ ready\x1b[0m" in "\n".join(tree(cluster, FakeTerminal()))
+    assert "\x1b[32m✓ ready\x1b[0m" in "\n".join(tree(cluster, FakeTerminal()))
     assert "\x1b" not in "\n".join(tree(cluster))
     monkeypatch.setenv("NO_COLOR", "1")
     plain = tree(cluster, FakeTerminal())
@@ -261,7 +291,8 @@ def test_the_table_keeps_to_the_width_and_gives_up_what_matters_least(
     monkeypatch.setenv("COLUMNS", str(columns))
     screen = Screen(FakeTerminal())
     scope = Scope(namespace="prod")
-    lines = with_cluster(str(cluster.kubeconfig), lambda client: command.see(client, scope, screen)).lines
+    seen = with_cluster(str(cluster.kubeconfig), lambda client: command.see(client, scope, screen))
+    lines = [COLOUR.sub("", line) for line in seen.lines]
     assert max(map(len, lines)) <= columns
     assert set(kept.split()) <= set(lines[0].split())
     assert ("MODEL" in lines[0]) == (columns == 200)
@@ -309,8 +340,13 @@ def test_a_terminal_is_drawn_anew_in_place(cluster: FakeCluster, monkeypatch: py
     text = watched(cluster, FakeTerminal(), lambda: None)
     first, second = text.split("\x1b[H")[1:]
     assert first == second
-    assert first.count("\x1b[K\n") == len(tree(cluster))
-    assert first.endswith("\x1b[J")
+    assert first.count("\x1b[K") == len(tree(cluster))
+    assert first.endswith("\n\x1b[J")
+
+
+def test_a_line_that_fills_the_terminal_keeps_its_last_letter() -> None:
+    """After the last column the cursor stays on it: to clear from there to the end would clear the letter."""
+    assert command.frame(["x" * 80], Screen(FakeTerminal())) == "\x1b[H\x1b[K" + "x" * 80 + "\n\x1b[J"
 
 
 def test_what_is_taller_than_the_terminal_is_counted(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,3 +368,77 @@ def test_a_watch_outlives_an_api_server_that_does_not_answer(
     frames = text.split("\x1b[H")[1:]
     assert ["not up to date" in frame for frame in frames] == [False, True, False]
     assert all("llama-1" in frame for frame in frames)
+
+
+# --- for machines -----------------------------------------------------------------------------------------------------
+
+
+def test_machines_get_what_is_there_and_how_far_it_is(cluster: FakeCluster) -> None:
+    in_the_middle(cluster)
+    result = llmd("status", "llama", "-o", "json", "--kubeconfig", cluster.kubeconfig)
+    told = answer(result)
+    assert result.exit_code == 0
+    assert (told["ready"], told["phase"], told["revisions"]) == (
+        False,
+        "RollingOut",
+        {"current": OLD, "target": NEW, "failed": None},
+    )
+    assert told["blocked"] == {
+        "reason": "RollingOut",
+        "message": "1 of 2 replicas are ready; one by one, no GPUs are free",
+        "since": SINCE,
+        "needsPerson": False,
+    }
+    new, old = told["groups"]
+    assert (new["revision"], new["ready"], old["revision"], old["ready"]) == (NEW, False, OLD, True)
+    assert new["pods"] == [
+        {
+            "name": "llama-0-0",
+            "rank": 0,
+            "state": "loading",
+            "text": "loading engine",
+            "percent": 68.4,
+            "detail": None,
+            "node": "gpu-b",
+            "restarts": 0,
+            "created": SINCE,
+        }
+    ]
+    assert [pod["state"] for pod in old["pods"]] == ["ready"]
+
+
+def test_machines_get_the_same_names_of_all_and_in_both_formats(cluster: FakeCluster) -> None:
+    in_the_middle(cluster)
+    arguments = ("status", "--kubeconfig", cluster.kubeconfig, "-o")
+    listed = answer(llmd(*arguments, "json"))
+    assert yaml.safe_load(llmd(*arguments, "yaml").stdout) == listed
+    (brief,) = listed["deployments"]
+    one = answer(llmd(*arguments, "json", "llama"))
+    assert {**brief, "groups": one["groups"], "fetching": [], "building": []} == one
+
+
+def test_machines_are_told_nulls_of_what_nobody_has_looked_at(cluster: FakeCluster) -> None:
+    obj = a_served_model()
+    del obj["status"]
+    cluster.put(obj)
+    told = answer(llmd("status", "llama", "-o", "json", "--kubeconfig", cluster.kubeconfig))
+    assert (told["ready"], told["phase"], told["blocked"], told["engine"]) == (False, "Pending", None, None)
+    assert told["replicas"] == {"wanted": 2, "existing": None, "ready": None, "updated": None}
+
+
+def test_a_status_of_an_older_generation_is_not_ready(cluster: FakeCluster) -> None:
+    cluster.put(merged(a_served_model(), {"metadata": {"generation": 2}}))
+    assert not answer(llmd("status", "llama", "-o", "json", "--kubeconfig", cluster.kubeconfig))["ready"]
+
+
+def test_every_field_that_machines_get_is_on_the_page(cluster: FakeCluster) -> None:
+    in_the_middle(cluster)
+    told = answer(llmd("status", "llama", "-o", "json", "--kubeconfig", cluster.kubeconfig))
+    page = reference.page()
+    inner = [key for section in ("blocked", "replicas", "revisions", "engine") for key in told[section]]
+    group = told["groups"][0]
+    assert [f for f in (*told, *inner, *group, *group["pods"][0]) if f"`{f}`" not in page] == []
+
+
+def test_a_watch_has_no_answer_for_machines(cluster: FakeCluster) -> None:
+    assert llmd("status", "-w", "-o", "json", "--kubeconfig", cluster.kubeconfig).exit_code == 2

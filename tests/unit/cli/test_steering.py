@@ -21,7 +21,7 @@ from trtllm_operator.resolve.revision import UNSEEN, revision_hash
 
 from .fake_cluster import FakeCluster, Request, fake_cluster
 from .harness import llmd
-from .running import KEY, SINCE, a_condition, a_served_model, child, its_engine
+from .running import KEY, NEW, SINCE, a_condition, a_served_model, child, its_engine
 
 Json = dict[str, Any]
 PATH = "/apis/inference.trtllm-operator.dev/v1alpha1/namespaces/prod/llmdeployments/llama"
@@ -129,6 +129,29 @@ def test_where_nothing_was_given_up_nothing_is_written(cluster: FakeCluster) -> 
         "",
     )
     assert cluster.writes() == []
+
+
+# --- refresh ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_refresh_is_asked_for_by_an_annotation_also_where_the_spec_comes_from_git(cluster: FakeCluster) -> None:
+    cluster.put(in_git(a_served_model()))
+    code, text, _ = run(cluster, "refresh", "llama")
+    assert code == 0
+    assert text.startswith("llama is resolved anew; if that changes anything, ")
+    assert f"revision {NEW} serves until then" in text
+    written = only_write(cluster)
+    assert (written.method, written.path, list(written.body)) == ("PATCH", PATH, ["metadata"])
+    asked = timestamp(written.body["metadata"]["annotations"][names.REFRESH_ANNOTATION])
+    assert asked is not None
+    assert asked > timestamp(SINCE)  # type: ignore[operator]
+
+
+def test_what_was_never_resolved_needs_no_refresh(cluster: FakeCluster) -> None:
+    cluster.put(a_served_model(status={"targetRevision": None}))
+    code, text, _ = run(cluster, "refresh", "llama")
+    assert (code, cluster.writes()) == (1, [])
+    assert text.startswith("nothing of llama is resolved yet")
 
 
 # --- pause and resume -------------------------------------------------------------------------------------------------

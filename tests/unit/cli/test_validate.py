@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import HUB, an_engine_object, smollm2_facts
+from tests.builders import HUB, NOW, a_deployment_object, an_engine_object, smollm2_facts
+from trtllm_operator.api.deployment import LLMDeployment
 from trtllm_operator.api.model_facts import ModelStatus
 from trtllm_operator.cli.output import to_yaml, to_yaml_documents
+from trtllm_operator.cluster.admission import answer_of
+from trtllm_operator.decide.deployment import decide_deployment
+from trtllm_operator.decide.snapshot import DeploymentSnapshot
+from trtllm_operator.resolve.defaults import Defaults
 
 from .harness import CONFIG, FakeTerminal, a_node, answer, lines, llmd, manifest, written
 
@@ -235,3 +240,25 @@ def test_on_a_terminal_words_are_coloured_unless_told_otherwise(
     plain = shown()
     assert "\x1b" not in plain
     assert max(map(len, lines(plain.replace(str(tmp_path), "")))) <= 80
+
+
+def test_admission_and_status_give_the_very_list_that_validation_gives(tmp_path: Path) -> None:
+    """Of a spec that does not parse too: what the schema refuses, and what the rules refuse of the rest."""
+    spec = {"replicas": -1, "tp_size": 2, "trustRemoteCode": True}
+    obj = a_deployment_object(spec=spec)
+    told = answer(llmd("validate", manifest(tmp_path, spec=spec), "-o", "json"))["errors"]
+    paths = [error["path"] for error in told]
+    assert set(paths) == {"spec.replicas", "spec.tp_size", "spec.trustRemoteCode"}
+
+    admission = answer_of({"object": obj, "oldObject": None}, Defaults())
+    assert [cause["field"] for cause in admission["status"]["details"]["causes"]] == paths
+    snapshot = DeploymentSnapshot(deployment=LLMDeployment.of(obj), defaults=Defaults())
+    assert [problem.path for problem in decide_deployment(snapshot, NOW).problems] == paths
+
+
+def test_what_could_not_be_checked_is_said_at_the_spec(tmp_path: Path) -> None:
+    result = answer(llmd("validate", manifest(tmp_path, spec={"tensorParallelSize": "2"}), "-o", "json"))
+    assert [(error["path"], error["hint"]) for error in result["errors"]] == [
+        ("spec.tensorParallelSize", "remove the quotes")
+    ]
+    assert [warning["path"] for warning in result["warnings"]] == ["spec"]

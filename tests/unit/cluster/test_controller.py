@@ -14,6 +14,8 @@ from trtllm_operator.api.deployment import LLMDeployment
 from trtllm_operator.cluster.client import Client
 from trtllm_operator.cluster.controller import Controller
 from trtllm_operator.cluster.events import Events
+from trtllm_operator.cluster.metrics import Metrics
+from trtllm_operator.cluster.milestone_metrics import Milestones
 from trtllm_operator.cluster.snapshots import concerned, gpus
 from trtllm_operator.reconcile.resync import Listing
 from trtllm_operator.reconcile.store import Key
@@ -72,6 +74,7 @@ def a_controller(world: World, cluster: SlowCluster, events: ToldEvents | None =
         store=world.store,
         client=cast(Client, cluster),
         events=cast(Events, events or ToldEvents()),
+        milestones=Milestones(Metrics()),
         enqueue=lambda obj: None,
         defaults=world.defaults,
         now=lambda: world.now,

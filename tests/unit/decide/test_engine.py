@@ -114,7 +114,19 @@ def test_a_killed_builder_is_told_apart_as_out_of_memory() -> None:
     world.pod_fails(builds(world)[0], 137)
     verdict = world.look_at_engine("one").verdict
     assert (verdict.course, verdict.reason) == (Course.STALLED, Reason.BUILD_OUT_OF_MEMORY)
-    assert "limits.memory" in verdict.message
+    assert "it had 2Gi; set engine.resources.limits.memory to 3Gi or more" in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("limit", "proposed"), [("2Gi", "3Gi"), ("500Mi", "1Gi"), ("96Gi", "144Gi"), ("10G", "14Gi"), ("3Gi", "5Gi")]
+)
+def test_the_next_memory_size_is_proposed_as_a_number(limit: str, proposed: str) -> None:
+    world = inspected(resources={"limits": {"memory": limit}})
+    world.pod_fails(builds(world)[0], 137)
+    assert (
+        f"it had {limit}; set engine.resources.limits.memory to {proposed}"
+        in world.look_at_engine("one").verdict.message
+    )
 
 
 def test_a_fetch_that_was_killed_or_late_is_not_told_to_change_the_build() -> None:
@@ -219,3 +231,19 @@ def test_a_build_whose_node_is_lost_goes_on_elsewhere() -> None:
     world.later(seconds=1)
     (lost,) = [a for a in world.look_at_engine("one").actions if isinstance(a, Delete)]
     assert (lost.kind, lost.force, lost.name) == ("Pod", True, f"{build}-0-abcde")
+
+
+@pytest.mark.parametrize(("asked", "told"), [("fast", "storage class fast (ReadWriteOnce)"), (None, "a default one")])
+def test_a_claim_that_no_storage_class_serves_is_named_with_what_it_asks_for(asked: str | None, told: str) -> None:
+    world = inspected(storage={"storageClassName": asked})
+    (build,) = builds(world)
+    words = "pod has unbound immediate PersistentVolumeClaims. preemption: not helpful."
+    stuck = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    world.job_pod(build, {"phase": "Pending", "conditions": [stuck]})
+    verdict = world.look_at_engine("one").verdict
+    assert (verdict.course, verdict.reason) == (Course.MOVING, Reason.WAITING_FOR_VOLUME)
+    claim = names.engine_claim(status(world)["key"])
+    for words in (claim, told, "kubectl get storageclass", "engine.storage.storageClassName"):
+        assert words in verdict.message
+    world.change("PersistentVolumeClaim", claim, status={"phase": "Bound"})
+    assert claim not in world.look_at_engine("one").verdict.message, "another volume is missing"

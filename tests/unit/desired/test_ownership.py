@@ -87,6 +87,9 @@ def test_what_is_shared_has_no_owner(survivor: Manifest) -> None:
         {"engine": {"target": {"computeCapability": "8.9"}}},
         {"tensorParallelSize": 3, "pipelineParallelSize": 2},
         {"autoParallel": True, "autoParallelWorldSize": 3},
+        {"quantConfig": {"quantAlgo": "W8A16"}},
+        {"quantConfig": {"quantAlgo": "W4A16"}},
+        {"quantConfig": {"quantAlgo": "W4A16", "groupSize": 32}, "loadFormat": "dummy"},
     ],
 )
 def test_an_engine_that_a_deployment_asks_for_resolves_to_the_same_key(spec: dict[str, Any]) -> None:

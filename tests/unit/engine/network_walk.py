@@ -86,13 +86,25 @@ class NetworkWalk:
         return torch.where(halves < 8, halves, halves - 16)
 
     def _IDequantizeLayer(self, layer: Any, x: list[Tensor]) -> Tensor:
-        """A scale for each row, or for each block of a row; the product is rounded to the type of the scale."""
+        """One scale, or one for each row or block of a row; the product is rounded to the type of the scale."""
         values, scales = x
+        if scales.dim() == 0:
+            return values.to(scales.dtype) * scales
         if scales.dim() == 1:
             assert layer.axis == 0
             return values.to(scales.dtype) * scales[:, None]
         block = values.shape[1] // scales.shape[1]
         return values.to(scales.dtype) * scales.repeat_interleave(block, dim=1)
+
+    def _IQuantizeLayer(self, layer: Any, x: list[Tensor]) -> Tensor:
+        """Divided by the scale, to the nearest value, ties to even; what no value reaches becomes the outermost."""
+        data, scale = x
+        assert scale.dim() == 0 and data.dtype == scale.dtype
+        kind = _torch_dtype(self._trt, layer.get_output(0).dtype)
+        if kind is torch.int8:
+            return torch.clamp(torch.round(data / scale), -128, 127).to(kind)
+        assert kind is torch.float8_e4m3fn
+        return torch.clamp(data / scale, -448, 448).to(kind)
 
     def _IGatherLayer(self, layer: Any, x: list[Tensor]) -> Tensor:
         data, index = x[0], x[1].long()
@@ -303,6 +315,7 @@ def _typed(trt: ModuleType, layer: Any) -> Any:
     """`get_layer` returns the base class; the bindings allow it to be told its own."""
     classes = {
         trt.LayerType.CONSTANT: trt.IConstantLayer,
+        trt.LayerType.QUANTIZE: trt.IQuantizeLayer,
         trt.LayerType.DEQUANTIZE: trt.IDequantizeLayer,
         trt.LayerType.GATHER: trt.IGatherLayer,
         trt.LayerType.SHUFFLE: trt.IShuffleLayer,
@@ -343,5 +356,6 @@ def _torch_dtype(trt: ModuleType, dtype: Any) -> torch.dtype:
         trt.int64: torch.int64,
         trt.int8: torch.int8,
         trt.int4: torch.int8,
+        trt.fp8: torch.float8_e4m3fn,
         trt.bool: torch.bool,
     }[dtype]

@@ -356,8 +356,8 @@ def test_tensorrt_llm_folders_are_told_apart_and_refused(config: dict[str, objec
 
 
 def test_a_quantized_checkpoint_is_described(model: Path) -> None:
-    edit_config(model, quantization_config={"quant_method": "awq"})
-    assert inspect_model(model).quantization == "awq"
+    edit_config(model, quantization_config={"quant_method": "bitsandbytes"})
+    assert inspect_model(model).quantization == "bitsandbytes"
 
 
 def test_weights_of_another_format_are_told_from_missing_ones(model: Path) -> None:

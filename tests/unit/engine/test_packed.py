@@ -1,4 +1,4 @@
-"""Checkpoints that come quantised: what GPTQ and compressed-tensors packed is what the engine holds."""
+"""Checkpoints that come quantised: what GPTQ, AWQ and compressed-tensors packed is what the engine holds."""
 
 from __future__ import annotations
 
@@ -38,11 +38,18 @@ def words_of(values: Tensor, bits: int) -> Tensor:
     return parts.sum(dim=-1).to(torch.int32)  # beyond 2^31 it wraps to a negative word
 
 
+def zero_points(shape: tuple[int, int], bits: int, *, symmetric: bool) -> Tensor:
+    """The middle, or all that there are but the lowest, for which the first version of GPTQ has no place."""
+    if symmetric:
+        return torch.full(shape, 2 ** (bits - 1))
+    return torch.randint(1, 2**bits, shape, generator=torch.Generator().manual_seed(4))
+
+
 class Gptq:
     """What AutoGPTQ writes: v1 stores zero points less one."""
 
     def __init__(self, bits: int = 4, group: int = 32, **changes: object) -> None:
-        self.bits, self.group = bits, group
+        self.bits, self.group, self.first = bits, group, ".qweight"
         section = {"quant_method": "gptq", "bits": bits, "group_size": group, "sym": True, "desc_act": False}
         self.section: Json = {**section, **changes}
         self.stored_less = 0 if changes.get("checkpoint_format") == "gptq_v2" else 1
@@ -50,7 +57,7 @@ class Gptq:
     def tensors(self, prefix: str, values: Tensor, scales: Tensor) -> dict[str, Tensor]:
         """`values` [out, in] with half of the range added, `scales` [out, groups]."""
         groups, rows, columns = scales.shape[1], *values.shape
-        zeros = torch.full((groups, rows), 2 ** (self.bits - 1) - self.stored_less)
+        zeros = zero_points((groups, rows), self.bits, symmetric=bool(self.section["sym"])) - self.stored_less
         return {
             f"{prefix}.qweight": words_of(values, self.bits).T.contiguous(),
             f"{prefix}.qzeros": words_of(zeros, self.bits),
@@ -69,11 +76,52 @@ class Gptq:
         return weight
 
 
+class Awq:
+    """What AutoAWQ writes for its matrix products: words of eight outputs, exchanged."""
+
+    def __init__(self, group: int = 32, **changes: object) -> None:
+        self.bits, self.group, self.first = 4, group, ".qweight"
+        section = {"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": False, "version": "gemm"}
+        self.section: Json = {**section, **changes}
+
+    def tensors(self, prefix: str, values: Tensor, scales: Tensor) -> dict[str, Tensor]:
+        """`values` [out, in] with half of the range added, `scales` [out, groups]."""
+        shape = scales.shape[1], scales.shape[0]
+        zeros = zero_points(shape, self.bits, symmetric=not self.section["zero_point"])
+        return {
+            f"{prefix}.qweight": self._packed(values.T),
+            f"{prefix}.qzeros": self._packed(zeros),
+            f"{prefix}.scales": scales.T.contiguous(),
+        }
+
+    def _packed(self, values: Tensor) -> Tensor:
+        """As its packer does: the i-th four bits of a word are those of its output 0, 2, 4, 6, 1, 3, 5, 7."""
+        packed = torch.zeros(values.shape[0], values.shape[1] // 8, dtype=torch.int64)
+        for place, output in enumerate((0, 2, 4, 6, 1, 3, 5, 7)):
+            packed |= values[:, output::8].long() << 4 * place
+        return packed.to(torch.int32)
+
+    def formula(self, tensors: dict[str, Tensor], prefix: str) -> Tensor:
+        """Its library's: unpacked, reordered, (values - zeros) * scales, group by group, in the type of the scales."""
+
+        def unpacked(name: str) -> Tensor:
+            words = tensors[f"{prefix}.{name}"]
+            parts = words[:, :, None] >> torch.arange(0, 32, 4, dtype=torch.int32) & 0xF
+            order = torch.arange(words.shape[1] * 8).reshape(-1, 8)[:, [0, 4, 1, 5, 2, 6, 3, 7]].flatten()
+            return parts.reshape(len(words), -1)[:, order]
+
+        scales = tensors[f"{prefix}.scales"]
+        zeros = unpacked("qzeros").repeat_interleave(self.group, dim=0)
+        values = (unpacked("qweight") - zeros).to(scales.dtype)
+        weight: Tensor = (values * scales.repeat_interleave(self.group, dim=0)).T
+        return weight
+
+
 class Compressed:
     """What llm-compressor writes as pack-quantized."""
 
     def __init__(self, bits: int = 4, group: int | None = 32, **changes: object) -> None:
-        self.bits, self.group = bits, group
+        self.bits, self.group, self.first = bits, group, ".weight_packed"
         strategy = {"strategy": "group", "group_size": group} if group else {"strategy": "channel", "group_size": None}
         weights = {"num_bits": bits, "type": "int", "symmetric": True, "dynamic": False, "actorder": None, **strategy}
         groups = {"group_0": {"targets": ["Linear"], "input_activations": None, "weights": {**weights, **changes}}}
@@ -102,18 +150,23 @@ class Compressed:
         return weight
 
 
-FORMATS: dict[str, Callable[[], Gptq | Compressed]] = {
+Form = Gptq | Awq | Compressed
+
+FORMATS: dict[str, Callable[[], Form]] = {
     "gptq": Gptq,
     "gptq, 8 bits": lambda: Gptq(bits=8),
     "gptq, whole rows": lambda: Gptq(group=-1),
     "gptq v2": lambda: Gptq(checkpoint_format="gptq_v2"),
+    "gptq, zero points": lambda: Gptq(sym=False),
+    "awq": Awq,
+    "awq, zero points": lambda: Awq(zero_point=True),
     "compressed": Compressed,
     "compressed, 8 bits": lambda: Compressed(bits=8),
     "compressed, whole rows": lambda: Compressed(bits=8, group=None),
 }
 
 
-def quantise(folder: Path, form: Gptq | Compressed, dtype: torch.dtype = torch.float32) -> None:
+def quantise(folder: Path, form: Form, dtype: torch.dtype = torch.float32) -> None:
     """Replace the matrices of a checkpoint by random values with random scales in `dtype`, and say so."""
     luck = torch.Generator().manual_seed(3)
     stored: dict[str, Tensor] = {}
@@ -141,15 +194,14 @@ def stored_in(folder: Path) -> StoredScheme:
     return stored
 
 
-def by_formula(folder: Path, copy: Path, form: Gptq | Compressed) -> Path:
+def by_formula(folder: Path, copy: Path, form: Form) -> Path:
     """A plain copy of a quantised checkpoint, its matrices computed by its library's formula."""
     shutil.copytree(folder, copy)
     tensors = load_file(folder / "model.safetensors")
-    first = ".qweight" if isinstance(form, Gptq) else ".weight_packed"
     plain = {name: tensor for name, tensor in tensors.items() if name.endswith(".weight")}
     for name in tensors:
-        if name.endswith(first):
-            prefix = name.removesuffix(first)
+        if name.endswith(form.first):
+            prefix = name.removesuffix(form.first)
             plain[f"{prefix}.weight"] = form.formula(tensors, prefix).contiguous()
     save_file(plain, copy / "model.safetensors", metadata={"format": "pt"})
     edit_config(copy, quantization_config=None)
@@ -177,13 +229,13 @@ def test_every_ranks_values_are_the_formulas_bit_for_bit(
                 continue
             values, scales = found[parameter.name + VALUES], found[parameter.name + SCALES]
             assert torch.equal(dequantize(values, scales), expected[parameter.name])
-            assert values.nbytes * 8 == form.bits * expected[parameter.name].numel()
+            assert values.nbytes * 8 == (8 if stored.zero_points else form.bits) * expected[parameter.name].numel()
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize("form", [Gptq, Compressed])
+@pytest.mark.parametrize("form", [Gptq, Awq, Compressed])
 def test_engines_compute_what_transformers_does_with_the_formulas_values(
-    form: type[Gptq | Compressed], executor: str, tmp_path: Path
+    form: type[Form], executor: str, tmp_path: Path
 ) -> None:
     folder = tiny_llama(tmp_path / "packed", intermediate_size=128)
     quantise(folder, form())
@@ -194,10 +246,8 @@ def test_engines_compute_what_transformers_does_with_the_formulas_values(
 
 
 @pytest.mark.parametrize("toolchain", [Toolchain.TORCH, Toolchain.TENSORRT_RTX])
-@pytest.mark.parametrize("form", [Gptq, Compressed])
-def test_a_quantised_checkpoint_is_built_as_it_is(
-    form: type[Gptq | Compressed], toolchain: Toolchain, workspace: Workspace
-) -> None:
+@pytest.mark.parametrize("form", [Gptq, Awq, Compressed])
+def test_a_quantised_checkpoint_is_built_as_it_is(form: type[Form], toolchain: Toolchain, workspace: Workspace) -> None:
     tiny_llama(workspace.model, intermediate_size=128)
     quantise(workspace.model, form())
     assert workspace.build(workspace.request(toolchain, dtype="float16")).ok
@@ -213,8 +263,9 @@ def test_inspection_names_the_method_and_counts_the_models_parameters(tmp_path: 
     assert facts.weight_bytes < plain.weight_bytes
 
 
-REFUSED: dict[str, tuple[Callable[[], Gptq | Compressed], str]] = {
-    "zero points": (lambda: Gptq(sym=False), "sym is false"),
+REFUSED: dict[str, tuple[Callable[[], Form], str]] = {
+    "zero points": (lambda: Gptq(bits=8, sym=False), "sym is false: the values have zero points, and less them"),
+    "another packing": (lambda: Awq(version="gemv"), "version 'gemv' is not read; read is gemm"),
     "columns out of order": (lambda: Gptq(desc_act=True), "desc_act is true"),
     "three bits": (lambda: Gptq(bits=3), "weights of 3 bits are not read; read are 4 and 8"),
     "odd groups": (lambda: Gptq(group=16), "groups of 16 are not read; read are 128, 64, 32, and whole rows"),
@@ -235,18 +286,12 @@ def test_what_cannot_be_read_is_refused_with_the_reason(name: str, workspace: Wo
     assert words in failure.message and "the build can quantise it" in failure.message
 
 
-@pytest.mark.parametrize("method", ["awq", "bitsandbytes", "fp8", "modelopt"])
+@pytest.mark.parametrize("method", ["bitsandbytes", "fp8"])
 def test_other_methods_are_refused_with_those_that_are_read(method: str, workspace: Workspace) -> None:
     edit_config(workspace.model, quantization_config={"quant_method": method})
     failure = failure_of(workspace)
     assert failure.code is ExitCode.UNSUPPORTED
-    assert f"quantised by '{method}' are not read; read are gptq, compressed-tensors" in failure.message
-
-
-def test_modelopts_own_file_is_seen(workspace: Workspace) -> None:
-    (workspace.model / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
-    assert inspect_model(workspace.model).quantization == "modelopt"
-    assert "quantised by 'modelopt' are not read" in failure_of(workspace).message
+    assert f"quantised by '{method}' are not read; read are gptq, awq, compressed-tensors, modelopt" in failure.message
 
 
 def edit_tensors(folder: Path, **changes: Tensor | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,14 @@ from transformers import AutoTokenizer
 
 from tests.models import smollm2
 from tests.unit.engine.reference import config_of
+from trtllm_engine.build.calibration import calibrate
 from trtllm_engine.checkpoint.weights import load_weights
-from trtllm_engine.contract import QuantAlgo, QuantArgs
+from trtllm_engine.contract import CalibArgs, QuantAlgo, QuantArgs, Step
 from trtllm_engine.network import torch_decoder
 from trtllm_engine.network.scheme import scheme_of
 from trtllm_engine.network.torch_decoder import TorchDecoder
 from trtllm_engine.network.torch_ops import TorchOps
+from trtllm_engine.progress import Reporter
 
 pytestmark = pytest.mark.model
 
@@ -42,6 +45,9 @@ BOUNDS = {
 }
 """How many times the perplexity may be what it is without rounding. 576 columns are no groups of 128."""
 
+FP8_BOUND = 1.05
+"""Likewise, with activations rounded too, by scales that were found with other texts."""
+
 
 class AllTokens(TorchOps):
     """Keeps what every token leads to, where a server wants the last one only."""
@@ -55,11 +61,11 @@ def model() -> Path:
     return smollm2()
 
 
-def perplexity(model: Path, quant: QuantArgs | None) -> float:
+def perplexity(model: Path, quant: QuantArgs | None, inputs: Mapping[str, float] | None = None) -> float:
     config = config_of(model)
     tokens = torch.tensor([AutoTokenizer.from_pretrained(model)(TEXT).input_ids])
     length = tokens.shape[1]
-    weights = dict(load_weights(model, config, torch.float32, scheme=scheme_of(quant)))
+    weights = dict(load_weights(model, config, torch.float32, scheme=scheme_of(quant), inputs=inputs))
     decoder = TorchDecoder(config, weights, torch.float32, "cpu", max_batch_size=1, max_seq_len=length)
     zero = torch.zeros(1, dtype=torch.long)
     logits = decoder.forward(tokens, torch.arange(length)[None], zero, zero)
@@ -73,3 +79,14 @@ def test_perplexity_stays_near_that_of_the_plain_weights(model: Path, monkeypatc
     assert plain < 30
     assert ratios["8 bits"] < ratios["4 bits by 32"] < ratios["4 bits by 64"]
     assert {name: ratio for name, ratio in ratios.items() if ratio > BOUNDS[name][1]} == {}
+
+
+def test_fp8_stays_near_with_scales_from_the_packaged_texts(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quant, progress = QuantArgs(algo=QuantAlgo.FP8), Reporter({Step.CALIBRATE: 1}, emit=lambda line: None)
+    scheme = scheme_of(quant)
+    assert scheme is not None
+    calib = CalibArgs(batches=512, batch_size=1, max_seq_length=512, seed=1234)
+    with progress.during(Step.CALIBRATE):
+        found = calibrate(model, config_of(model), "float32", scheme, calib, model.parent, progress)
+    monkeypatch.setattr(torch_decoder, "TorchOps", AllTokens)
+    assert perplexity(model, quant, found.scales) / perplexity(model, None) < FP8_BOUND

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.builders import a_deployment_spec, smollm2_facts, some_defaults
-from trtllm_engine.contract import ModelFacts
+from trtllm_engine.contract import ModelFacts, QuantAlgo, QuantFacts
 from trtllm_operator.api.nodes import NodeFacts
 from trtllm_operator.api.problems import Adjustment, Caution, Problem
 from trtllm_operator.resolve.examination import Examination, examine
@@ -66,6 +66,11 @@ def mixtral(**changes: Any) -> ModelFacts:
         "weight_bytes": 93_405_585_408,
     }
     return llama_8b(**{**shape, **changes})
+
+
+def gptq(size: int | None = 128, algo: QuantAlgo = QuantAlgo.W4A16) -> Json:
+    """Facts of a checkpoint that GPTQ has quantised."""
+    return {"quantization": "gptq", "quant": QuantFacts(algo=algo, group_size=size)}
 
 
 def found(

@@ -2,8 +2,9 @@
 
 import pytest
 
-from trtllm_operator.api.llm_args import LlmArgs, iter_fields
-from trtllm_operator.resolve.capability import FEATURES, Feature, Route
+from trtllm_engine import contract
+from trtllm_operator.api.llm_args import LlmArgs, QuantAlgo, iter_fields
+from trtllm_operator.resolve.capability import FEATURES, SCHEMES, Feature, Route, able, schemes
 from trtllm_operator.resolve.fields import ASKS, NO_EFFECT, WITH_FEATURE, Fate, fate, no_effect
 
 TELLS_APART = "speculativeConfig.decodingType"
@@ -27,6 +28,9 @@ OWN_REACH = (
     "maxBatchSize",
     "maxInputLen",
     "maxSeqLen",
+    "loadFormat",
+    "quantConfig.quantAlgo",
+    "quantConfig.groupSize",
     "backend",
     "buildConfig.maxBatchSize",
     "buildConfig.maxInputLen",
@@ -38,7 +42,9 @@ OWN_REACH = (
 @pytest.mark.parametrize("route", [route for route in Route if route.own])
 def test_the_three_sets_add_up_on_own_toolchains(route: Route) -> None:
     fates = {path: fate(path, route)[0] for path in FIELDS}
-    refused = {ask.path for ask in ASKS} | {path for path in FIELDS if path.startswith("speculativeConfig.")}
+    refused = {ask.path for ask in ASKS} - set(OWN_REACH) | {
+        path for path in FIELDS if path.startswith("speculativeConfig.")
+    }
     without = {path for path in FIELDS if no_effect(path, route)}
 
     assert {path for path, end in fates.items() if end is Fate.REACHES} == set(OWN_REACH)
@@ -65,3 +71,19 @@ def test_no_table_names_a_field_that_does_not_exist() -> None:
 
 def test_every_feature_is_in_the_table_and_can_be_asked_for() -> None:
     assert set(FEATURES) == set(Feature) == {ask.feature for ask in ASKS}
+
+
+def test_a_field_of_which_some_values_are_possible_names_them() -> None:
+    for route in Route:
+        end, which = fate("quantConfig.quantAlgo", route)
+        assert (end, which) == (Fate.REACHES, "W8A16, W4A16") if route.own else which != "W8A16, W4A16"
+
+
+def test_every_scheme_has_its_routes() -> None:
+    assert set(SCHEMES) == set(QuantAlgo) - {QuantAlgo.NO_QUANT}
+    assert able(Feature.QUANTISATION, "FP8") < able(Feature.QUANTISATION, "W8A16") == FEATURES[Feature.QUANTISATION]
+
+
+@pytest.mark.parametrize("route", [route for route in Route if route.own])
+def test_a_build_can_be_told_every_scheme_that_its_toolchain_has(route: Route) -> None:
+    assert set(schemes(route)) <= {algo.value for algo in contract.QuantAlgo}

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import COMMIT, HUB, VERSIONS, a_deployment_spec, an_engine_spec, smollm2_facts, some_defaults
+from tests.unit.resolve.cases import gptq
 from trtllm_operator.resolve.projection import Spec
 from trtllm_operator.resolve.resolution import resolve
 
@@ -32,6 +33,26 @@ GOLDEN: dict[str, tuple[Spec, dict[str, Any], str]] = {
         {},
         "3f78452acac5990b39ba86018329904e179263bec28ea0ef44b89c9960c4d661",
     ),
+    "torch, 8 bits": (
+        a_deployment_spec(quantConfig={"quantAlgo": "W8A16"}),
+        {},
+        "0e5473094f712295a0ed470f3ab93f6be5a06d1cbb0d9b760e601e953983a333",
+    ),
+    "torch, 4 bits in groups of 64, chosen": (
+        a_deployment_spec(quantConfig={"quantAlgo": "W4A16"}),
+        {},
+        "8fe5c8779ed51f9c78c0a9d3e0fadbcadca4bf63103ba0ff663fa941c7a1790e",
+    ),
+    "tensorrt_rtx, 4 bits in groups of 32": (
+        an_engine_spec(quantConfig={"quantAlgo": "W4A16", "groupSize": 32}),
+        {},
+        "d7e15e0357fb28f1fc377e468d6e58fb81ae929cf23be37fdf0cf74332e71928",
+    ),
+    "torch, random weights": (
+        a_deployment_spec(loadFormat="dummy"),
+        {},
+        "6a6c291e377e3aaf0e4a7953e3b03de9640160964150265a6af3b3664a4dd7c7",
+    ),
 }
 """A key that changes here rebuilds every engine of every user."""
 
@@ -50,6 +71,9 @@ def test_keys_do_not_change_between_versions_of_the_operator(name: str) -> None:
         {"buildConfig": {"maxBatchSize": 4}},
         {"buildConfig": {"maxInputLen": 512}},
         {"buildConfig": {"maxSeqLen": 4096}},
+        {"quantConfig": {"quantAlgo": "W8A16"}},
+        {"quantConfig": {"quantAlgo": "W4A16"}},
+        {"loadFormat": "dummy"},
     ],
 )
 def test_what_the_content_depends_on_is_in_the_key(spec: dict[str, Any]) -> None:
@@ -63,6 +87,21 @@ def test_the_model_the_toolchain_and_the_target_are_in_the_key() -> None:
     assert key(base, {**VERSIONS, "tensorrt_rtx": "tensorrt_rtx-1.8.0+engine-0.1.0"}) != key(base)
     assert key(an_engine_spec(target={"computeCapability": "8.6"})) != key(base)
     assert key(an_engine_spec(toolchain="torch", target=None)) != key(base)
+
+
+def test_a_group_size_is_in_the_key_whoever_chose_it_and_only_where_there_are_groups() -> None:
+    chosen, same, other = (
+        key(a_deployment_spec(quantConfig={"quantAlgo": "W4A16", "groupSize": size})) for size in (None, 64, 32)
+    )
+    assert chosen == same != other
+    rows = [a_deployment_spec(quantConfig={"quantAlgo": "W8A16", "groupSize": size}) for size in (None, 64)]
+    assert key(rows[0]) == key(rows[1])
+
+
+def test_how_a_checkpoint_is_quantised_is_in_its_digest_alone() -> None:
+    stored = gptq(64)
+    assert key(a_deployment_spec(), **stored) == key(a_deployment_spec())
+    assert key(a_deployment_spec(quantConfig={"quantAlgo": "W4A16"}), **stored) == key(a_deployment_spec(), **stored)
 
 
 def test_a_hub_model_is_its_commit_whatever_it_was_called() -> None:
@@ -82,6 +121,8 @@ def test_a_hub_model_is_its_commit_whatever_it_was_called() -> None:
         {"serving": {"device": "cuda", "port": 9000, "modelName": "m"}},
         {"scheduling": {"nodeSelector": {"a": "b"}}, "podTemplate": {"labels": {"a": "b"}}},
         {"gpusPerNode": 8, "tensorParallelSize": 1},
+        {"loadFormat": "auto"},
+        {"quantConfig": {"quantAlgo": "NO_QUANT"}},
     ],
 )
 def test_neither_paths_nor_how_it_is_served_are_in_the_key(spec: dict[str, Any]) -> None:

@@ -1,12 +1,13 @@
 """The estimate of a rank's memory: weights and cache follow from the shape, sharing counted as it happens."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from tests.builders import smollm2_facts
-from tests.unit.resolve.cases import GIB, H100, a_node, found, llama_8b, mixtral, refused, warned
-from trtllm_engine.contract import Mapping
+from tests.unit.resolve.cases import GIB, H100, a_node, found, gptq, llama_8b, mixtral, refused, warned
+from trtllm_engine.contract import Mapping, QuantAlgo
 from trtllm_operator.api.conditions import Reason
 from trtllm_operator.resolve.memory import Gpu, Load, MemoryTable, cache_bytes, largest, table, weight_bits
 
@@ -80,7 +81,16 @@ def test_context_ranks_share_each_sequence() -> None:
 
 @pytest.mark.parametrize(
     ("algo", "bits"),
-    [(None, 16), ("FP8", 8), ("W4A16_AWQ", 4.125), ("NVFP4", 4.5), ("W8A8_SQ_PER_CHANNEL", 8), ("MIXED_PRECISION", 16)],
+    [
+        (None, 16),
+        ("W8A16", 8.125),
+        ("W4A16", 4.125),
+        ("FP8", 8),
+        ("W4A16_AWQ", 4.125),
+        ("NVFP4", 4.5),
+        ("W8A8_SQ_PER_CHANNEL", 8),
+        ("MIXED_PRECISION", 16),
+    ],
 )
 def test_quantised_weights_are_counted_with_their_scales(algo: str | None, bits: float) -> None:
     assert weight_bits(algo, "bfloat16") == bits
@@ -92,6 +102,42 @@ def test_embeddings_stay_as_they_are_when_layers_are_quantised() -> None:
 
     weights = rows(table(facts, a_load(quant_algo="FP8")))["weights"]
     assert weights == facts.parameters - outside + 2 * outside
+
+
+@pytest.mark.parametrize(
+    ("spec", "stored", "bits"),
+    [
+        ({"quantConfig": {"quantAlgo": "W8A16"}}, {}, 8 + 16 / 4096),
+        ({"quantConfig": {"quantAlgo": "W4A16"}}, {}, 4 + 16 / 128),
+        ({"quantConfig": {"quantAlgo": "W4A16", "groupSize": 32}}, {}, 4 + 16 / 32),
+        ({"quantConfig": {"quantAlgo": "W4A16"}, "dtype": "float32"}, {}, 4 + 32 / 128),
+        ({}, gptq(64), 4 + 16 / 64),
+        ({}, gptq(None, QuantAlgo.W8A16), 8 + 16 / 4096),
+    ],
+)
+def test_own_engines_keep_the_matrices_small_and_the_rest_in_their_type(
+    spec: dict[str, Any], stored: dict[str, Any], bits: float
+) -> None:
+    """Whether the build rounds them or the checkpoint has them so."""
+    result = found({"dtype": "bfloat16", **spec}, llama_8b(**stored))
+    assert result.memory is not None, result.problems
+
+    outside = 2 * llama_8b().vocab_size * 4096 + 4096 * (1 + 2 * 32)
+    wide = 4 if spec.get("dtype") == "float32" else 2
+    expected = (llama_8b().parameters - outside) * bits / 8 + outside * wide
+    assert rows(result.memory)["weights"] == int(expected)
+
+
+def test_weights_that_stay_as_they_are_stored_are_counted_so() -> None:
+    facts = llama_8b(quantization="awq", weight_bytes=5_000_000_000)
+    assert rows(table(facts, a_load(as_stored=True)))["weights"] == pytest.approx(5_000_000_000, rel=1e-6)
+
+
+def test_random_weights_are_not_those_of_the_checkpoint() -> None:
+    spec = {"dtype": "bfloat16", "loadFormat": "dummy"}
+    result = found(spec, llama_8b(**gptq(64)))
+    assert result.memory is not None
+    assert rows(result.memory)["weights"] == llama_8b().parameters * 2
 
 
 def test_every_row_shows_its_arithmetic() -> None:

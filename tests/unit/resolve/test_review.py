@@ -1,9 +1,9 @@
 """A review says everything at once, and as much as can be known."""
 
-from tests.builders import a_deployment, a_deployment_spec, an_engine_spec, smollm2_facts, some_defaults
-from tests.unit.resolve.cases import a_node, llama_8b, mixtral
+from tests.builders import a_deployment_spec, an_engine_spec, smollm2_facts, some_defaults
+from tests.unit.resolve.cases import GIB, a_node, llama_8b, mixtral
 from trtllm_operator.resolve.options import nested
-from trtllm_operator.resolve.review import review, unread
+from trtllm_operator.resolve.review import review
 
 JUST_A_MODEL = a_deployment_spec(dtype=None, buildConfig=None)
 
@@ -54,12 +54,14 @@ def test_all_that_is_wrong_comes_together_in_the_order_of_knowing() -> None:
     assert rules == ["OP-1", "CAP-5", "BLD-2", "FIT-1"]
 
 
-def test_a_spec_that_does_not_parse_is_said_to_be_judged_in_part_only() -> None:
-    result = unread(a_deployment(replicas=-1, trustRemoteCode=True).problems)
-
-    assert [problem.path for problem in result.problems] == ["spec.replicas"]
-    assert ["the other rules" in caution.message for caution in result.cautions] == [True]
-
-
 def test_flat_values_become_sections() -> None:
     assert nested({"spec.a.b.c": 1, "spec.a.d": 2, "spec.e": [3]}) == {"a": {"b": {"c": 1}, "d": 2}, "e": [3]}
+
+
+def test_what_the_planner_comes_to_is_doubted_like_what_somebody_wrote() -> None:
+    """Nodes of one small GPU: eight ranks exchange every layer over the network."""
+    nodes = [a_node(memory=16 * GIB, gpus=1)]
+    planned = a_deployment_spec(dtype=None, buildConfig=None, autoParallel=True)
+
+    assert [caution.rule for caution in review(planned, some_defaults(), mixtral(), nodes).cautions] == ["PAR-8"]
+    assert review(planned, some_defaults(), smollm2_facts(), nodes).cautions == ()

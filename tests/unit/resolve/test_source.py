@@ -56,9 +56,10 @@ def test_facts_go_stale_with_what_they_came_from() -> None:
         source_hash(a_deployment_spec(modelVolume={"persistentVolumeClaim": {"claimName": "other"}}), defaults),
         source_hash(a_deployment_spec(hubTokenSecretRef={"name": "hf", "key": "token"}), defaults),
         source_hash(base, some_defaults(engine_image="another:2")),
+        source_hash(a_deployment_spec(loadFormat="dummy"), defaults),
     ]
 
-    assert len({source_hash(base, defaults), *others}) == 5
+    assert len({source_hash(base, defaults), *others}) == 6
 
 
 def test_facts_outlive_what_they_do_not_depend_on() -> None:
@@ -66,4 +67,5 @@ def test_facts_outlive_what_they_do_not_depend_on() -> None:
     same = a_deployment_spec(replicas=3, dtype="float16", buildConfig={"maxBatchSize": 1}, serving={"port": 9000})
 
     assert source_hash(same, defaults) == source_hash(a_deployment_spec(), defaults)
+    assert source_hash(a_deployment_spec(loadFormat="auto"), defaults) == source_hash(a_deployment_spec(), defaults)
     assert source_hash(an_engine_spec(), defaults) == source_hash(a_deployment_spec(), defaults)

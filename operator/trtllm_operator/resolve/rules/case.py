@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from trtllm_engine.contract import Mapping, ModelFacts, Toolchain
+from trtllm_engine.contract import DUMMY, Mapping, ModelFacts, QuantAlgo, QuantFacts, Toolchain
 
 from ...api.llm_args import LlmArgs
 from ...api.nodes import NodeFacts
@@ -16,8 +16,10 @@ from ..capability import Route, parse
 from ..defaults import Defaults
 from ..gpus import matching
 from ..layout import Layout, lay_out
+from ..legible import Legible, without
 from ..options import REFERENCE, ROOT, written
 from ..projection import Spec
+from ..quantisation import OWN_GROUPS, whole_groups
 
 SIZE_NAMES: Final = ("maxBatchSize", "maxInputLen", "maxSeqLen", "maxBeamWidth", "maxNumTokens")
 """The sizes that LlmArgs has twice: for the build in buildConfig, for the runtime at the top."""
@@ -32,9 +34,6 @@ class Case:
     written: Values[str, Any]
     """Every value of LlmArgs that the user wrote, by path."""
     defaults: Defaults
-    route: Route
-    mapping: Mapping
-    """As written, before any planning."""
     facts: ModelFacts | None
     nodes: tuple[NodeFacts, ...] | None
     """The nodes that the spec's pods may go to; None: nodes are not known."""
@@ -46,18 +45,30 @@ class Case:
         defaults: Defaults,
         facts: ModelFacts | None = None,
         nodes: Sequence[NodeFacts] | None = None,
+        unread: frozenset[str] = frozenset(),
     ) -> Self:
+        """`unread`: paths of which it is not known what the user wants there. Who asks for one meets `Unread`."""
         args = projection.arguments(spec)
+        known: Values[str, Any] = written(args)
+        if unread:
+            spec, args, known = without(spec, unread), without(args, unread), Legible(known, unread)
         return cls(
             spec=spec,
             args=args,
-            written=written(args),
+            written=known,
             defaults=defaults,
-            route=projection.route(spec, defaults),
-            mapping=projection.mapping(spec),
             facts=facts,
             nodes=None if nodes is None else matching(spec, nodes),
         )
+
+    @property
+    def route(self) -> Route:
+        return projection.route(self.spec, self.defaults)
+
+    @property
+    def mapping(self) -> Mapping:
+        """As written, before any planning."""
+        return projection.mapping(self.spec)
 
     @property
     def model(self) -> ModelFacts:
@@ -103,6 +114,35 @@ class Case:
     def cache_quantisation(self) -> str | None:
         algo = self.written.get(f"{ROOT}.quantConfig.kvCacheQuantAlgo")
         return None if algo is None else str(algo)
+
+    @property
+    def random(self) -> bool:
+        """Whether weights are made up: then it does not count how the checkpoint has them."""
+        return bool(self.value("loadFormat") == DUMMY)
+
+    @property
+    def stored(self) -> QuantFacts | None:
+        """How own toolchains keep the weights because the checkpoint has them so."""
+        return None if self.facts is None or self.random else self.facts.quant
+
+    def kept(self, mapping: Mapping) -> QuantFacts | None:
+        """How own toolchains keep the weights of these ranks; None: as floating numbers."""
+        algo = self.quantisation
+        if self.stored is not None or algo is None:
+            return self.stored
+        if algo not in OWN_GROUPS:
+            return QuantFacts(algo=QuantAlgo(algo))
+        asked, whole = self.written.get(f"{ROOT}.quantConfig.groupSize"), whole_groups(self.model, mapping, algo)
+        return QuantFacts(algo=QuantAlgo(algo), group_size=asked or next(iter(whole), OWN_GROUPS[algo][-1]))
+
+    @property
+    def group(self) -> int | None:
+        """Columns of a matrix that ranks must not divide; the smallest where there is a choice."""
+        if self.stored is not None or not self.route.own:
+            return self.stored.group_size if self.stored else None
+        asked = self.written.get(f"{ROOT}.quantConfig.groupSize")
+        groups = OWN_GROUPS.get(self.quantisation or "")
+        return None if groups is None else asked or groups[-1]
 
     @property
     def gpus_per_node(self) -> int | None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from trtllm_engine.contract import ModelFacts
+
 from ...api.engine import LLMEngineSpec
-from ..capability import IMAGE, OWN, Route
-from ..fields import ALL
+from ..capability import IMAGE, OWN, SCHEMES, Route, schemes
+from ..fields import ALL, GROUP_SIZE
 from ..options import ROOT
 from .case import Case
 from .rule import Finding, Outcome, Rule, Stage, caution, mismatch, rule, unsupported
@@ -105,17 +107,18 @@ def engine_keeps_its_build_options(case: Case) -> Iterator[Finding]:
     Stage.FACTS,
     Outcome.REFUSES,
     "A quantised checkpoint keeps its scheme; another one cannot be asked for.",
-    ["quantConfig.quantAlgo"],
-    routes=IMAGE,
+    ["quantConfig.quantAlgo", GROUP_SIZE],
 )
 def checkpoint_keeps_its_quantisation(case: Case) -> Iterator[Finding]:
-    asked, stored = case.quantisation, case.model.quantization
-    if case.model.format != ENGINE and asked is not None and stored is not None and not _same(asked, stored):
-        yield mismatch(
-            "spec.quantConfig.quantAlgo",
-            f"{asked} is asked for, and the checkpoint {case.spec.model} is quantised already ({stored})",
-            "remove it, or use the checkpoint that is not quantised",
-        )
+    asked, stored, kept = case.quantisation, case.model.quantization, case.stored
+    if case.model.format == ENGINE or asked is None or stored is None or (case.route.own and case.random):
+        return
+    name, hint = _stored(case.model), "remove it, or use the checkpoint that is not quantised"
+    already = f"is asked for, and the checkpoint {case.spec.model} is quantised already ({name})"
+    if not (_same(asked, stored) or (kept is not None and asked == kept.algo)):
+        yield mismatch("spec.quantConfig.quantAlgo", f"{asked} {already}", hint)
+    elif kept is not None and case.wrote(GROUP_SIZE) and case.value(GROUP_SIZE) != kept.group_size:
+        yield mismatch(f"spec.{GROUP_SIZE}", f"a group of {case.value(GROUP_SIZE)} {already}", hint)
 
 
 @rule(
@@ -127,11 +130,18 @@ def checkpoint_keeps_its_quantisation(case: Case) -> Iterator[Finding]:
     routes=OWN,
 )
 def quantised_checkpoint_is_read(case: Case) -> Iterator[Finding]:
-    if case.model.quantization is not None:
+    facts, hint = case.model, "use the checkpoint that is not quantised"
+    if facts.quantization is None or case.random:
+        return
+    if facts.quant is None:
+        why = facts.quant_unread or "engines cannot keep that"
+        yield unsupported("spec.model", f"{case.spec.model} is quantised ({facts.quantization}): {why}", hint)
+    elif case.route not in SCHEMES[facts.quant.algo]:
+        known = " and ".join(schemes(case.route))
         yield unsupported(
             "spec.model",
-            f"{case.spec.model} is quantised ({case.model.quantization}), which comes in a later version",
-            "use the checkpoint that is not quantised",
+            f"{case.spec.model} is quantised ({_stored(facts)}), and toolchain {case.route} keeps weights as {known}",
+            hint,
         )
 
 
@@ -150,6 +160,14 @@ def pinned_digest(case: Case) -> Iterator[Finding]:
             f"{pinned} is not the digest of {case.spec.model}, which is {case.model.digest}",
             "the model was changed after it was pinned; create another engine for the new one",
         )
+
+
+def _stored(facts: ModelFacts) -> str:
+    """How the checkpoint is quantised, as a person says it."""
+    if facts.quant is None:
+        return str(facts.quantization)
+    groups = f" in groups of {facts.quant.group_size}" if facts.quant.group_size else ""
+    return f"{facts.quantization}: {facts.quant.algo.value}{groups}"
 
 
 def _same(asked: str, stored: str | None) -> bool:

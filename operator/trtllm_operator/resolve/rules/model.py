@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ..capability import OWN
 from ..source import check_source
 from .case import Case
 from .rule import Finding, Outcome, Rule, Stage, caution, invalid, rule
@@ -29,6 +30,35 @@ def remote_code(case: Case) -> Iterator[Finding]:
             "spec.trustRemoteCode",
             "true is not allowed: code from a model's repository is never run",
             "remove it; models of the families that the toolchains know need no code of their own",
+        )
+
+
+@rule("OP-10", Stage.SPEC, Outcome.WARNS, "Random weights answer nonsense.", ["loadFormat"])
+def random_weights(case: Case) -> Iterator[Finding]:
+    if case.random:
+        yield caution(
+            "spec.loadFormat",
+            "dummy makes up random weights, so every answer is nonsense: it is for trying out sizes and speeds; "
+            "remove it to serve the model",
+        )
+
+
+@rule(
+    "OP-11",
+    Stage.FACTS,
+    Outcome.WARNS,
+    "Random weights are not quantised as the checkpoint's are.",
+    ["loadFormat", "quantConfig.quantAlgo"],
+    routes=OWN,
+)
+def random_weights_are_wide(case: Case) -> Iterator[Finding]:
+    if case.random and case.model.quantization is not None and case.quantisation is None:
+        kept = case.model.quant
+        remedy = f"; quantConfig.quantAlgo: {kept.algo.value} makes them as small" if kept else ""
+        yield caution(
+            "spec.loadFormat",
+            f"random weights are floating numbers, and those of {case.spec.model} are quantised "
+            f"({case.model.quantization}){remedy}",
         )
 
 
@@ -73,6 +103,8 @@ def guided_decoding_needs_a_tokenizer(case: Case) -> Iterator[Finding]:
 RULES: Final[tuple[Rule, ...]] = (
     source,
     remote_code,
+    random_weights,
+    random_weights_are_wide,
     read_only_volume,
     tokenizer_that_is_dropped,
     guided_decoding_needs_a_tokenizer,

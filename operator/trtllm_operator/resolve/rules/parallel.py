@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from trtllm_engine.contract import ModelFacts
+from trtllm_engine.contract import Mapping, ModelFacts, QuantAlgo
 
 from ...api.engine import LLMEngineSpec
 from ...api.engine_options import Device
 from ...api.nodes import MEMORY_LABEL
+from ...api.problems import Caution
 from .. import projection
-from ..capability import CAPABILITIES, MAX_RANKS, Route
+from ..capability import CAPABILITIES, MAX_RANKS, OWN, Route
+from ..fields import GROUP_SIZE
 from ..layout import lay_out, nearest
-from ..parallel import crosses_nodes, layouts
-from ..quantisation import GROUP_WISE
+from ..parallel import crosses_nodes, divides, layouts
+from ..quantisation import GROUP_WISE, cut, whole_groups, widths
 from .case import Case
 from .rule import Finding, Outcome, Rule, Stage, caution, invalid, mismatch, rule, unsupported
 
@@ -134,12 +136,17 @@ def experts_without_context(case: Case) -> Iterator[Finding]:
     ["tensorParallelSize", "gpusPerNode"],
 )
 def tensor_group_over_nodes(case: Case) -> Iterator[Finding]:
-    mapping, per_node = case.mapping, case.gpus_per_node
+    yield from reaching_over_nodes(case.mapping, case.gpus_per_node)
+
+
+def reaching_over_nodes(mapping: Mapping, per_node: int | None) -> Iterator[Caution]:
+    """About a layout that somebody wrote, or that the planner came to."""
     if crosses_nodes(mapping, per_node):
-        yield caution(
-            "spec.tensorParallelSize",
-            f"{mapping.tp} tensor ranks reach over nodes of {per_node} GPUs and exchange every layer over the network: "
-            f"slow; tensorParallelSize {per_node} with more pipelineParallelSize stays inside a node",
+        yield Caution(
+            path="spec.tensorParallelSize",
+            message=f"{mapping.tp} tensor ranks reach over nodes of {per_node} GPUs and exchange every layer over the "
+            f"network: slow; tensorParallelSize {per_node} with more pipelineParallelSize stays inside a node",
+            rule="PAR-8",
         )
 
 
@@ -152,8 +159,15 @@ def tensor_group_over_nodes(case: Case) -> Iterator[Finding]:
 )
 def planner_finds_a_layout(case: Case) -> Iterator[Finding]:
     world = case.spec.auto_parallel_world_size
-    if case.spec.auto_parallel and world is not None and not layouts(case.model, world, case.spec.gpus_per_node):
-        near = [n for n in range(1, 2 * world) if layouts(case.model, n, case.spec.gpus_per_node)]
+    if not case.spec.auto_parallel or world is None:
+        return
+
+    def possible(ranks: int) -> bool:
+        return bool(layouts(case.model, ranks, case.spec.gpus_per_node, case.group))
+
+    # What no number of ranks can share is refused for its groups, FIT-4.
+    if not possible(world) and possible(1):
+        near = [n for n in range(1, 2 * world) if possible(n)]
         numbers = sorted(sorted(near, key=lambda n: abs(n - world))[:3])
         yield mismatch(
             "spec.autoParallelWorldSize",
@@ -232,6 +246,38 @@ def groups_divide(case: Case) -> Iterator[Finding]:
                 )
                 or "use a scheme without groups",
             )
+
+
+@rule(
+    "FIT-4",
+    Stage.FACTS,
+    Outcome.REFUSES,
+    "On own toolchains: a rank's columns of every quantised matrix are whole groups.",
+    [GROUP_SIZE, "tensorParallelSize"],
+    routes=OWN,
+)
+def groups_stay_whole(case: Case) -> Iterator[Finding]:
+    facts, mapping, group = case.model, case.mapping, case.group
+    tp, (moe_tp, moe_ep) = mapping.tp, mapping.expert_sizes
+    width, parts = (facts.expert_intermediate_size, moe_tp) if facts.experts else (facts.intermediate_size, tp)
+    if moe_tp * moe_ep != tp or facts.num_attention_heads % tp or width % parts:
+        return  # FIT-1, FIT-3 and MAP-2 have said so
+    if group is None or (reads := cut(facts, mapping, group)) is None:
+        return
+    others = whole_groups(facts, mapping, case.quantisation or "") if case.stored is None else ()
+    ranks = [n for n in range(1, tp) if divides(facts, Mapping(tp=n), group)]
+    field = DEGREES[0] if ranks else GROUP_SIZE if case.wrote(GROUP_SIZE) else "quantConfig.quantAlgo"
+    ways = (
+        f"use {DEGREES[0]} {' or '.join(map(str, ranks))}" if ranks else "",
+        f"{GROUP_SIZE} {' or '.join(map(str, others))}" if others else "",
+        f"use quantConfig.quantAlgo: {QuantAlgo.W8A16}, which has no groups" if case.stored is None else "",
+    )
+    yield mismatch(
+        f"spec.{field}" if case.stored is None or ranks else "spec.model",
+        f"a rank of {tp} has {widths(facts, mapping)[reads]} columns of the matrix that reads the {reads} of "
+        f"{case.spec.model}: no whole groups of {group}",
+        ", or ".join(filter(None, ways)) or "use the checkpoint that is not quantised",
+    )
 
 
 @rule("MAP-7", Stage.FACTS, Outcome.REFUSES, "There are at least as many layers as stages.", ["pipelineParallelSize"])
@@ -348,6 +394,7 @@ RULES: Final[tuple[Rule, ...]] = (
     key_heads_divide,
     widths_divide,
     groups_divide,
+    groups_stay_whole,
     layers_for_stages,
     experts_of_a_dense_model,
     nodes_have_the_gpus,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..capability import Route
-from ..quantisation import GROUP_WISE, WITHOUT_CALIBRATION
+from ..capability import OWN, Route
+from ..fields import GROUP_SIZE
+from ..quantisation import GROUP_WISE, OWN_GROUPS, WITHOUT_CALIBRATION
 from .case import Case
 from .rule import Finding, Outcome, Rule, Stage, caution, invalid, rule
 
@@ -53,13 +54,31 @@ def cache_scheme_alone(case: Case) -> Iterator[Finding]:
     Stage.SPEC,
     Outcome.WARNS,
     "A group size means nothing to a scheme without groups.",
-    ["quantConfig.groupSize"],
-    routes=ENGINE,
+    [GROUP_SIZE],
+    routes=ENGINE | OWN,
 )
 def groups_of_a_scheme_without(case: Case) -> Iterator[Finding]:
-    if case.wrote("quantConfig.groupSize") and case.quantisation not in GROUP_WISE:
-        scheme = case.quantisation or "without quantisation"
-        yield caution("spec.quantConfig.groupSize", f"has no effect: {scheme} has no groups; remove it")
+    if case.wrote(GROUP_SIZE) and case.quantisation not in (OWN_GROUPS if case.route.own else GROUP_WISE):
+        why = f"{case.quantisation} has no groups" if case.quantisation else "no quantAlgo is asked for"
+        yield caution(f"spec.{GROUP_SIZE}", f"has no effect: {why}; remove it")
+
+
+@rule(
+    "QNT-6",
+    Stage.SPEC,
+    Outcome.REFUSES,
+    "Groups of W4A16 are of 128, 64 or 32 columns.",
+    [GROUP_SIZE],
+    routes=OWN,
+)
+def group_size_that_exists(case: Case) -> Iterator[Finding]:
+    allowed = OWN_GROUPS.get(case.quantisation or "", ())
+    if allowed and case.wrote(GROUP_SIZE) and case.value(GROUP_SIZE) not in allowed:
+        yield invalid(
+            f"spec.{GROUP_SIZE}",
+            f"{case.value(GROUP_SIZE)} is no size of the groups of {case.quantisation} with toolchain {case.route}",
+            f"allowed are {', '.join(map(str, allowed))}; unset, it is the largest that divides the model",
+        )
 
 
 @rule(
@@ -81,5 +100,6 @@ RULES: Final[tuple[Rule, ...]] = (
     calibration_that_does_not_happen,
     cache_scheme_alone,
     groups_of_a_scheme_without,
+    group_size_that_exists,
     fast_build_of_other_schemes,
 )

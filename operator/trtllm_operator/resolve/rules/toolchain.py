@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from trtllm_engine.contract import Toolchain
+from trtllm_engine.contract import QuantAlgo, Toolchain
 
 from ...api import names
 from ...api.conditions import Reason
@@ -19,14 +19,16 @@ from ..capability import (
     BACKENDS,
     BFLOAT16_SINCE,
     CAPABILITIES,
-    FEATURES,
     FP4_SINCE,
     FP8_SINCE,
+    INT4_SINCE,
     OWN,
     RTX_FLOAT32_SINCE,
     Feature,
     Route,
+    able,
     available,
+    schemes,
 )
 from ..fields import ALL, asks, no_effect
 from ..options import ROOT
@@ -34,6 +36,7 @@ from .case import Case
 from .rule import Finding, Outcome, Rule, Stage, caution, invalid, rule, unsupported
 
 ENGINES: Final = ALL - BACKENDS
+PLANS: Final = frozenset({Route.TENSORRT, Route.TENSORRT_RTX})
 BLACKWELL: Final = range(100, 120)
 """Compute capabilities, without the dot, to which SM-1 applies."""
 NOT_ON_BLACKWELL: Final = frozenset({"W8A16", "W4A16", "FP8_PER_CHANNEL_PER_TOKEN"})
@@ -135,14 +138,16 @@ def target_without_effect(case: Case) -> Iterator[Finding]:
 )
 def features(case: Case) -> Iterator[Finding]:
     for ask in asks(case.written):
-        able = FEATURES[ask.feature]
-        if case.route not in able:
+        elsewhere = able(ask.feature, ask.value)
+        if case.route not in elsewhere:
             value = "" if isinstance(ask.value, list | dict) else f"{shown(ask.value)} "
-            why = "" if value.strip() == ask.feature else f": it has no support for {ask.feature}"
+            here = schemes(case.route) if ask.feature is Feature.QUANTISATION else ()
+            lacks = f"of {ask.feature} it has {_and(here)}" if here else f"it has no support for {ask.feature}"
+            why = "" if value.strip() == ask.feature else f": {lacks}"
             yield unsupported(
                 ask.path,
                 f"{value}is not possible with {_route(case)}{why}",
-                _elsewhere(case, able) or _without(ask.feature),
+                (f"use {_or(here)}, or " if here else "") + (_elsewhere(case, elsewhere) or _without(ask.feature)),
             )
 
 
@@ -206,6 +211,46 @@ def float32_on_the_gpu(case: Case) -> Iterator[Finding]:
             f"float32 is not possible for compute capability {_dotted(case)}: {case.route} multiplies it from 8.0",
             "use float16, or auto",
         )
+
+
+@rule(
+    "CAP-10",
+    Stage.SPEC,
+    Outcome.REFUSES,
+    "TensorRT has 4-bit integers from compute capability 8.0.",
+    ["quantConfig.quantAlgo", "engine.target.computeCapability"],
+    routes=PLANS,
+)
+def small_integers_on_the_gpu(case: Case) -> Iterator[Finding]:
+    if case.quantisation == QuantAlgo.W4A16 and _lacks_int4(case):
+        yield unsupported(
+            "spec.quantConfig.quantAlgo",
+            f"{case.quantisation} is not possible for compute capability {_dotted(case)}: {case.route} has 4-bit "
+            "integers from 8.0",
+            f"use {QuantAlgo.W8A16}",
+        )
+
+
+@rule(
+    "CAP-11",
+    Stage.FACTS,
+    Outcome.REFUSES,
+    "So of a checkpoint that has them (CAP-10).",
+    ["model", "engine.target.computeCapability"],
+    routes=PLANS,
+)
+def stored_small_integers_on_the_gpu(case: Case) -> Iterator[Finding]:
+    if case.stored is not None and case.stored.algo == QuantAlgo.W4A16 and _lacks_int4(case):
+        yield unsupported(
+            "spec.model",
+            f"the 4-bit weights of {case.spec.model} are not possible for compute capability {_dotted(case)}: "
+            f"{case.route} has them from 8.0",
+            f"use the checkpoint that is not quantised, with quantConfig.quantAlgo: {QuantAlgo.W8A16}",
+        )
+
+
+def _lacks_int4(case: Case) -> bool:
+    return case.capability is not None and case.capability < INT4_SINCE
 
 
 @rule(
@@ -360,6 +405,8 @@ RULES: Final[tuple[Rule, ...]] = (
     target_without_effect,
     bfloat16_on_the_gpu,
     float32_on_the_gpu,
+    small_integers_on_the_gpu,
+    stored_small_integers_on_the_gpu,
     features,
     fields_without_effect,
     device_is_possible,

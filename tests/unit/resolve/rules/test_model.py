@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.builders import HUB
-from tests.unit.resolve.cases import for_engine, found, refused, silent, warned
+from tests.builders import HUB, smollm2_facts
+from tests.unit.resolve.cases import for_engine, found, gptq, refused, silent, warned
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,22 @@ def test_llm_4_guided_decoding_needs_a_tokenizer() -> None:
 
     assert refused("LLM-4", found(spec)).path == "spec.guidedDecodingBackend"
     assert silent("LLM-4", found(for_engine(guidedDecodingBackend="xgrammar")))
+
+
+def test_op_10_random_weights_are_told_to_answer_nonsense() -> None:
+    result = found({"loadFormat": "dummy"}, smollm2_facts())
+
+    assert "every answer is nonsense" in warned("OP-10", result).message
+    assert result.chosen is not None and result.chosen.args.load_format == "dummy"
+    plain = found({"loadFormat": "auto"}, smollm2_facts())
+    assert silent("OP-10", plain)
+    assert plain.chosen is not None and plain.chosen.args.load_format is None
+
+
+def test_op_11_random_weights_are_as_large_as_the_checkpoints_only_if_asked() -> None:
+    caution = warned("OP-11", found({"loadFormat": "dummy"}, smollm2_facts(**gptq(64))))
+
+    assert (caution.path, "quantConfig.quantAlgo: W4A16 makes" in caution.message) == ("spec.loadFormat", True)
+    asked = {"loadFormat": "dummy", "quantConfig": {"quantAlgo": "W4A16"}}
+    assert silent("OP-11", found(asked, smollm2_facts(**gptq(64))))
+    assert silent("OP-11", found({"loadFormat": "dummy"}, smollm2_facts()))

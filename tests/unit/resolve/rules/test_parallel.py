@@ -4,8 +4,20 @@ from typing import Any
 
 import pytest
 
-from tests.builders import an_engine_spec, some_defaults
-from tests.unit.resolve.cases import a_node, by, for_engine, found, llama_8b, mixtral, others, refused, silent, warned
+from tests.builders import an_engine_spec, smollm2_facts, some_defaults
+from tests.unit.resolve.cases import (
+    a_node,
+    by,
+    for_engine,
+    found,
+    gptq,
+    llama_8b,
+    mixtral,
+    others,
+    refused,
+    silent,
+    warned,
+)
 from trtllm_operator.api.conditions import Reason
 from trtllm_operator.resolve.examination import Examination, examine
 from trtllm_operator.resolve.rules.case import Case
@@ -126,6 +138,56 @@ def test_fit_4_a_ranks_share_divides_by_the_group() -> None:
         assert others(again) == []
     assert silent("FIT-4", found(spec, llama_8b()))
     assert silent("FIT-4", found(for_engine(tensorParallelSize=8, quantConfig={"quantAlgo": "FP8"}), facts))
+
+
+def test_fit_4_a_mapping_that_cuts_a_group_is_refused_with_those_that_work() -> None:
+    spec = {"tensorParallelSize": 8, "quantConfig": {"quantAlgo": "W4A16", "groupSize": 128}}
+    facts = llama_8b(intermediate_size=13824)
+
+    problem = refused("FIT-4", found(spec, facts))
+    assert (problem.path, problem.code) == ("spec.tensorParallelSize", Reason.MODEL_MISMATCH)
+    assert "a rank of 8 has 1728 columns of the matrix that reads the feed-forward layer" in problem.message
+    assert "no whole groups of 128" in problem.message
+    assert str(problem.hint).startswith("use tensorParallelSize 1 or 2 or 4, or quantConfig.groupSize 64 or 32, or ")
+    for size in (1, 2, 4):
+        assert found({**spec, "tensorParallelSize": size}, facts).problems == ()
+    for group in (64, 32):
+        assert found({**spec, "quantConfig": {"quantAlgo": "W4A16", "groupSize": group}}, facts).problems == ()
+    assert found({**spec, "quantConfig": {"quantAlgo": "W8A16"}}, facts).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("quant", "path", "hint"),
+    [
+        (
+            {"quantAlgo": "W4A16", "groupSize": 128},
+            "spec.quantConfig.groupSize",
+            "quantConfig.groupSize 64 or 32, or use quantConfig.quantAlgo: W8A16, which has no groups",
+        ),
+        (None, "spec.model", "use the checkpoint that is not quantised"),
+    ],
+)
+def test_fit_4_groups_that_not_even_one_rank_has_whole(quant: dict[str, object] | None, path: str, hint: str) -> None:
+    """576 columns are four and a half groups of 128."""
+    facts = smollm2_facts(**({} if quant else gptq(128)))
+
+    problem = refused("FIT-4", found({"quantConfig": quant}, facts))
+    assert (problem.path, problem.hint) == (path, hint)
+    assert "a rank of 1 has 576 columns of the matrix that reads the residual stream" in problem.message
+
+
+def test_fit_4_a_model_that_no_group_divides_has_another_scheme() -> None:
+    problem = refused("FIT-4", found({"quantConfig": {"quantAlgo": "W4A16"}}, smollm2_facts(intermediate_size=1000)))
+    assert problem.path == "spec.quantConfig.quantAlgo"
+    assert "use quantConfig.quantAlgo: W8A16" in str(problem.hint)
+
+
+def test_fit_4_experts_are_divided_by_their_own_ranks() -> None:
+    facts = mixtral(expert_intermediate_size=448, expert_parameters=32 * 8 * 3 * 4096 * 448)
+    spec = {"tensorParallelSize": 8, "quantConfig": {"quantAlgo": "W4A16", "groupSize": 64}}
+
+    assert "has 56 columns of the matrix that reads the experts' layer" in refused("FIT-4", found(spec, facts)).message
+    assert found({**spec, "moeExpertParallelSize": 8}, facts).problems == ()
 
 
 def test_map_7_there_is_a_layer_for_each_stage() -> None:

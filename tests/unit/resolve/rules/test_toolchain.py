@@ -5,9 +5,20 @@ from typing import Any
 
 import pytest
 
-from tests.builders import an_engine_spec, some_defaults
-from tests.unit.resolve.cases import a_node, for_engine, for_pytorch, found, llama_8b, others, refused, silent, warned
-from trtllm_engine.contract import Toolchain
+from tests.builders import an_engine_spec, smollm2_facts, some_defaults
+from tests.unit.resolve.cases import (
+    a_node,
+    for_engine,
+    for_pytorch,
+    found,
+    gptq,
+    llama_8b,
+    others,
+    refused,
+    silent,
+    warned,
+)
+from trtllm_engine.contract import QuantAlgo, Toolchain
 from trtllm_operator.api.conditions import Reason
 from trtllm_operator.resolve.examination import Examination, examine
 from trtllm_operator.resolve.rules.case import Case
@@ -106,7 +117,23 @@ def test_cap_4_a_target_without_effect_is_told() -> None:
             "Medusa is not possible with toolchain torch; remove it here; tensorrt_llm will be able to, in a later",
         ),
         ({"enableLora": True}, "spec.enableLora", "here; tensorrt_llm and backend pytorch will be able to, in a later"),
-        ({"quantConfig": {"quantAlgo": "FP8"}}, "spec.quantConfig.quantAlgo", "quantising weights during the build"),
+        (
+            {"quantConfig": {"quantAlgo": "FP8"}},
+            "spec.quantConfig.quantAlgo",
+            "FP8 is not possible with toolchain torch: of quantising weights during the build it has W8A16 and W4A16; "
+            "use W8A16 or W4A16, or remove it here; tensorrt_llm will be able to, in a later version",
+        ),
+        (
+            {"quantConfig": {"kvCacheQuantAlgo": "FP8"}},
+            "spec.quantConfig.kvCacheQuantAlgo",
+            "FP8 is not possible with toolchain torch: it has no support for quantising the KV cache; "
+            "remove it here; tensorrt_llm will be able to, in a later version",
+        ),
+        (
+            for_pytorch(quantConfig={"quantAlgo": "W8A16"}),
+            "spec.quantConfig.quantAlgo",
+            "W8A16 is not possible with backend pytorch: it has no support for quantising weights",
+        ),
         (
             {"maxBeamWidth": 4},
             "spec.maxBeamWidth",
@@ -114,7 +141,6 @@ def test_cap_4_a_target_without_effect_is_told() -> None:
         ),
         ({"kvCacheConfig": {"maxAttentionWindow": [128]}}, "spec.kvCacheConfig.maxAttentionWindow", "window"),
         ({"contextParallelSize": 2}, "spec.contextParallelSize", "context parallelism"),
-        ({"loadFormat": "dummy"}, "spec.loadFormat", "random weights"),
         ({"buildConfig": {"dryRun": True}}, "spec.buildConfig.dryRun", "`llmd plan` shows what would be built"),
         (
             for_pytorch(speculativeConfig={"decodingType": "Lookahead"}),
@@ -192,6 +218,27 @@ def test_cap_9_float32_on_rtx_needs_a_gpu_that_multiplies_it() -> None:
     assert (problem.path, problem.code) == ("spec.dtype", Reason.UNSUPPORTED_BY_TOOLCHAIN)
     assert silent("CAP-9", engine(dtype="float32"))
     assert silent("CAP-9", engine(dtype="float16", target={"computeCapability": "7.5"}))
+
+
+@pytest.mark.parametrize("toolchain", ["tensorrt", "tensorrt_rtx"])
+def test_cap_10_four_bits_need_a_gpu_that_has_them(toolchain: str) -> None:
+    old = {"toolchain": toolchain, "dtype": "float16", "target": {"computeCapability": "7.5"}}
+    problem = refused("CAP-10", engine(**old, quantConfig={"quantAlgo": "W4A16"}))
+
+    assert (problem.path, problem.code) == ("spec.quantConfig.quantAlgo", Reason.UNSUPPORTED_BY_TOOLCHAIN)
+    assert problem.hint == "use W8A16"
+    assert engine(**old, quantConfig={"quantAlgo": "W8A16"}).problems == ()
+    assert silent("CAP-10", engine(quantConfig={"quantAlgo": "W4A16"}))
+    assert silent("CAP-10", found({"quantConfig": {"quantAlgo": "W4A16"}}, nodes=[a_node(capability="7.5")]))
+
+
+def test_cap_11_so_do_those_of_the_checkpoint() -> None:
+    def built(capability: str, **facts: Any) -> Examination:
+        spec = an_engine_spec(dtype="float16", target={"computeCapability": capability})
+        return examine(Case.of(spec, some_defaults(), smollm2_facts(**facts)))
+
+    assert refused("CAP-11", built("7.5", **gptq(64))).path == "spec.model"
+    assert built("8.6", **gptq(64)).problems == built("7.5", **gptq(64, QuantAlgo.W8A16)).problems == ()
 
 
 def test_init_3_nodes_say_what_the_target_does_not() -> None:
