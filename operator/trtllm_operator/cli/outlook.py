@@ -19,7 +19,7 @@ from ..resolve.defaults import Defaults
 from ..resolve.gpus import matching
 from ..resolve.layout import lay_out
 from ..resolve.resolution import Resolution
-from ..resolve.revision import revision_hash
+from ..resolve.revision import refresh_of, revision_hash
 from ..resolve.storage import engine_storage
 from .observed import Observed
 
@@ -123,7 +123,9 @@ def look_ahead(
     """`resolution` None: the model is not known; `exact`: its key is that of the checkpoint."""
     replicas = _replicas(spec, resolution)
     room = None if nodes is None else _room(spec, replicas, nodes)
-    revision = revision_hash(spec)
+    known = observed.deployment if observed is not None else None
+    # Applying a manifest leaves the annotation of a refresh where it is.
+    revision = revision_hash(spec, refresh_of(known) if known is not None else None)
     limits = _limits(spec, room)
     return Outlook(
         revision=revision,

@@ -12,7 +12,7 @@ from ..api import names
 from ..api.deployment import LLMDeployment
 from ..api.views import Meta
 from ..reconcile.store import Object
-from ..resolve.revision import UNSEEN, revision_hash
+from ..resolve.revision import UNSEEN, refresh_of, revision_of
 from .cluster import UserClient, namespace_of, with_cluster
 from .failure import BadInput
 from .output import Screen
@@ -30,6 +30,8 @@ class Record:
     number: int
     """Grows with the generation in which it was made."""
     spec: Json
+    refreshed: str | None = None
+    """When its spec was resolved anew, if it was."""
 
 
 def rollback(name: str, to: str | None, *, namespace: str | None, kubeconfig: str | None) -> int:
@@ -44,10 +46,11 @@ async def _rollback(client: UserClient, namespace: str, name: str, to: str | Non
     children = (await client.list("ControllerRevision", namespace)).items
     chosen = choose(deployment, list(records(deployment, children)), to)
     changes = difference(obj["spec"], restored(obj["spec"], chosen.spec, UNSEEN))
-    if not changes:
+    refreshes = refresh_of(deployment) != chosen.refreshed
+    if not changes and not refreshes:
         screen.line(f"{name} is as revision {chosen.revision} was")
         return 0
-    if not await edit(client, obj, changes):
+    if not await edit(client, obj, changes, {names.REFRESH_ANNOTATION: chosen.refreshed} if refreshes else {}):
         return 1
     screen.line(f"{name} goes back to revision {chosen.revision}:")
     for path, value in leaves(changes, "spec"):
@@ -64,7 +67,8 @@ def records(deployment: LLMDeployment, children: Sequence[Object]) -> Iterator[R
             continue
         revision, spec = Meta.of(child).labels.get(names.REVISION_LABEL), data.get("spec")
         if revision and isinstance(spec, Mapping):
-            yield Record(revision=revision, number=int(child.get("revision", 0)), spec=spec)
+            number = int(child.get("revision", 0))
+            yield Record(revision=revision, number=number, spec=spec, refreshed=data.get("refreshed"))
 
 
 def choose(deployment: LLMDeployment, kept: Sequence[Record], to: str | None) -> Record:
@@ -73,7 +77,7 @@ def choose(deployment: LLMDeployment, kept: Sequence[Record], to: str | None) ->
     Raises `BadInput` with those that there are.
     """
     status = deployment.status
-    now = revision_hash(deployment.spec) if deployment.spec is not None else status.target_revision
+    now = revision_of(deployment) if deployment.spec is not None else status.target_revision
     others = sorted((r for r in kept if r.revision != now), key=lambda record: -record.number)
     known = ", ".join(record.revision for record in others)
     there = f"there are {known}" if known else "no other is kept; strategy.revisionHistoryLimit says how many are"

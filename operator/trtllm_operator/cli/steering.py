@@ -55,21 +55,25 @@ def set_paused(name: str, paused: bool, *, namespace: str | None, kubeconfig: st
     return with_cluster(kubeconfig, lambda client: _set_paused(client, where, name, paused, screen))
 
 
-async def edit(client: UserClient, obj: Object, spec: Mapping[str, Any]) -> bool:
-    """Merge `spec` into the object's; False if it comes from Git: the patch is printed for there, nothing is written.
+async def edit(
+    client: UserClient, obj: Object, spec: Mapping[str, Any], annotations: Mapping[str, str | None] | None = None
+) -> bool:
+    """Merge `spec` into the object's, and annotations, which are not Git's; None removes one.
 
+    False if the spec comes from Git: the patch is printed for there, nothing is written.
     Raises `Conflict` if somebody has changed the object since `obj` was read.
     """
     meta = Meta.of(obj)
     managers = await client.managers(LLMDeployment.KIND, meta.namespace, meta.name)
-    if (owner := git_owner(meta, managers)) is not None:
+    if spec and (owner := git_owner(meta, managers)) is not None:
         screen = Screen(sys.stderr)
         screen.line(f"{meta.name} comes from Git, by {owner}, which would set it back: change it there.")
         screen.line("The patch is:")
         sys.stderr.flush()
         sys.stdout.write(to_yaml({"spec": spec}))
         return False
-    changes = {"metadata": {"resourceVersion": meta.resource_version}, "spec": spec}
+    metadata = {"resourceVersion": meta.resource_version, **({"annotations": annotations} if annotations else {})}
+    changes = {"metadata": metadata, **({"spec": spec} if spec else {})}
     await client.patch(LLMDeployment.KIND, meta.namespace, meta.name, changes)
     return True
 
@@ -127,7 +131,7 @@ async def _refresh(client: UserClient, namespace: str, name: str, screen: Screen
         return 1
     await _ask(client, namespace, name, names.REFRESH_ANNOTATION, datetime.now(UTC))
     screen.line(
-        f"{name} is resolved anew; if that changes anything, it is built and rolled out as a changed spec is, and "
+        f"{name} is resolved anew with what the operator has by now, and rolled out as a changed spec is; "
         f"revision {frozen} serves until then"
     )
     screen.line(f"see: llmd status {name} -w")

@@ -6,7 +6,7 @@ from ..api import names
 from ..api.deployment import LLMDeployment
 from ..resolve.defaults import Defaults
 from ..resolve.resolution import Resolution
-from ..resolve.revision import Frozen, revision_of
+from ..resolve.revision import Frozen, refresh_of, revision_of
 from .metadata import Manifest, owned
 from .statefulset import pod_template, serving_image
 
@@ -20,6 +20,7 @@ def freeze(deployment: LLMDeployment, resolution: Resolution, defaults: Defaults
         resolution=resolution,
         serving_image=serving_image(deployment, resolution, defaults),
         template=pod_template(deployment, resolution, defaults),
+        refreshed=refresh_of(deployment),
     )
 
 

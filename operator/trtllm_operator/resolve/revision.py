@@ -54,6 +54,8 @@ class Frozen:
     serving_image: str
     template: Mapping[str, Any]
     """Pod template of the replica groups, without the ordinal's label."""
+    refreshed: str | None = None
+    """`refresh_of` the deployment: going back to this revision goes back to it too."""
 
     @property
     def port(self) -> int:
@@ -68,6 +70,7 @@ class Frozen:
             "resolution": self.resolution.to_dict(),
             "servingImage": self.serving_image,
             "template": self.template,
+            **({"refreshed": self.refreshed} if self.refreshed else {}),
         }
 
     @classmethod
@@ -80,6 +83,7 @@ class Frozen:
                 resolution=Resolution.from_dict(data["resolution"], "resolution"),
                 serving_image=data["servingImage"],
                 template=data["template"],
+                refreshed=data.get("refreshed"),
             )
         except (KeyError, TypeError) as error:
             raise ContractError(f"no frozen revision: {error!r}") from error

@@ -138,7 +138,7 @@ def test_a_refresh_is_asked_for_by_an_annotation_also_where_the_spec_comes_from_
     cluster.put(in_git(a_served_model()))
     code, text, _ = run(cluster, "refresh", "llama")
     assert code == 0
-    assert text.startswith("llama is resolved anew; if that changes anything, ")
+    assert text.startswith("llama is resolved anew with what the operator has by now, ")
     assert f"revision {NEW} serves until then" in text
     written = only_write(cluster)
     assert (written.method, written.path, list(written.body)) == ("PATCH", PATH, ["metadata"])
@@ -235,6 +235,19 @@ def test_going_back_gives_the_very_revision(cluster: FakeCluster) -> None:
     run(cluster, "rollback", "llama", "--to", old[:4])
     current = cluster.objects[PATH]["spec"]
     assert revision_hash(a_deployment_spec(**{"maxBatchSize": None, **current})) == old
+
+
+def test_going_back_behind_a_refresh_takes_the_refresh_back(cluster: FakeCluster) -> None:
+    spec = a_deployment_spec(dtype="float16")
+    before = a_record(revision_hash(spec), 1, spec.to_json())
+    after = a_record(revision_hash(spec, "2026-01-02T15:00:00Z"), 1, spec.to_json())
+    served = a_served_model(spec={"dtype": "float16"})
+    served["metadata"]["annotations"] = {names.REFRESH_ANNOTATION: "2026-01-02T15:00:00Z"}
+    cluster.put(served, before, after)
+    assert run(cluster, "rollback", "llama", "--to", before["data"]["revision"])[0] == 0
+    assert only_write(cluster).body == {
+        "metadata": {"resourceVersion": "100", "annotations": {names.REFRESH_ANNOTATION: None}}
+    }
 
 
 def test_without_a_choice_what_serves_comes_first_and_what_failed_never(cluster: FakeCluster) -> None:
