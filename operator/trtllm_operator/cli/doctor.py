@@ -230,10 +230,10 @@ def _room(found: Sequence[Object], defaults: Defaults) -> Finding:
     wanted = {"cpu": defaults.build_cpu, "memory": defaults.build_memory}
     offers = [(node.get("status") or {}).get("allocatable") or {} for node in usable]
     large = [o for o in offers if all(has(o, name, size) for name, size in wanted.items())]
-    text = f"{defaults.build_cpu} CPU and {defaults.build_memory} of memory, which a build pod requests"
+    text = f"{defaults.build_cpu} CPU and {defaults.build_memory} of memory, the least that a build pod requests"
     if large:
         return Finding(level=Level.GOOD, text=f"{count(len(large), 'node')} can have {text}")
-    remedy = "add a larger node, or lower buildCpu and buildMemory of the operator, or engine.resources of a spec"
+    remedy = "add a larger node, or lower buildCpu or buildMemory of the operator, or engine.resources of a spec"
     return Finding(level=Level.BAD, text=f"no node that takes pods has {text}", remedy=remedy)
 
 

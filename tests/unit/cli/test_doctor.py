@@ -99,7 +99,7 @@ def test_a_healthy_cluster_has_a_mark_for_every_check(cluster: FakeCluster) -> N
         "✓ operator: pod-1 leads",
         f"✓ webhook: trusted until {end_of_certificate():%Y-%m-%d}",
         "✓ nodes: 8 GPUs on 1 node (Some-GPU)",
-        "✓ nodes: 1 node can have 500m CPU and 2Gi of memory, which a build pod requests",
+        "✓ nodes: 1 node can have 500m CPU and 2Gi of memory, the least that a build pod requests",
         "✓ storage: claims use fast",
     ]
     assert cluster.writes() == []
