@@ -35,10 +35,14 @@ def arguments(spec: Spec) -> LlmArgs:
 
 def route(spec: Spec, defaults: Defaults) -> Route:
     """How the model comes to run."""
-    backend = arguments(spec).backend
-    if backend is not None:
-        return Route.PYTORCH if backend is Backend.PYTORCH else Route.AUTODEPLOY
-    return Route(toolchain(spec, defaults).value)
+    return route_of(arguments(spec), toolchain(spec, defaults))
+
+
+def route_of(args: LlmArgs, toolchain: Toolchain) -> Route:
+    """A backend needs no engine, whatever would build one."""
+    if args.backend is not None:
+        return Route.PYTORCH if args.backend is Backend.PYTORCH else Route.AUTODEPLOY
+    return Route(toolchain.value)
 
 
 def image(spec: Spec, defaults: Defaults) -> str:

@@ -63,7 +63,7 @@ class Case:
 
     @property
     def route(self) -> Route:
-        return projection.route(self.spec, self.defaults)
+        return projection.route_of(self.args, self.toolchain)
 
     @property
     def mapping(self) -> Mapping:
