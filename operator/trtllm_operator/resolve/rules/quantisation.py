@@ -58,7 +58,9 @@ def cache_scheme_alone(case: Case) -> Iterator[Finding]:
     routes=ENGINE | OWN,
 )
 def groups_of_a_scheme_without(case: Case) -> Iterator[Finding]:
-    if case.wrote(GROUP_SIZE) and case.quantisation not in (OWN_GROUPS if case.route.own else GROUP_WISE):
+    # What a toolchain cannot do at all is refused with its own reason, and has its groups elsewhere.
+    grouped = GROUP_WISE | OWN_GROUPS.keys() if case.route.own else GROUP_WISE
+    if case.wrote(GROUP_SIZE) and case.quantisation not in grouped:
         why = f"{case.quantisation} has no groups" if case.quantisation else "no quantAlgo is asked for"
         yield caution(f"spec.{GROUP_SIZE}", f"has no effect: {why}; remove it")
 

@@ -43,6 +43,7 @@ def test_qnt_5_own_schemes_with_a_scale_for_each_row_have_no_groups_either() -> 
     assert eight.chosen is not None and eight.chosen.args.quant == QuantArgs(algo=QuantAlgo.W8A16)
     assert "no quantAlgo is asked for" in warned("QNT-5", found({"quantConfig": {"groupSize": 64}})).message
     assert silent("QNT-5", found({"quantConfig": {"quantAlgo": "W4A16", "groupSize": 64}}))
+    assert silent("QNT-5", found({"quantConfig": {"quantAlgo": "W4A16_AWQ", "groupSize": 64}})), "refused by CAP-5"
 
 
 def test_qnt_6_groups_have_sizes_that_exist() -> None:
