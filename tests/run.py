@@ -81,13 +81,13 @@ def _missing(commands: dict[str, str]) -> str | None:
 TIERS: Final = {
     tier.name: tier
     for tier in (
-        Suite(name="unit", arguments=("tests/unit",), limit=1800),
+        Suite(name="unit", arguments=("tests/unit",), limit=2700),
         Suite(name="golden", arguments=("tests/golden",), limit=300),
         Suite(name="gitops", arguments=("tests/gitops",), limit=3600, obstacle=no_argo_cd, lane="control plane"),
         Suite(
             name="apiserver",
             arguments=("tests/apiserver", "tests/cluster", f"--ignore={NODE_HARNESS}"),
-            limit=1800,
+            limit=2700,
             obstacle=no_control_plane,
             lane="control plane",
         ),
