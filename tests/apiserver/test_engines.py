@@ -53,6 +53,12 @@ class Engines:
     def reason(self, name: str) -> str:
         return next((c["reason"] for c in self.status(name).get("conditions") or () if c["type"] == "Ready"), "")
 
+    def wait_reason(self, name: str, reason: str) -> None:
+        wait_until(lambda: self.reason(name) == reason, f"{name} to say {reason}", 30)
+
+    def wait_phase(self, name: str, phase: str) -> None:
+        wait_until(lambda: self.status(name).get("phase") == phase, f"{name} to be {phase}", 30)
+
     def builds(self) -> list[Json]:
         return [job for job in self.all("job") if job["metadata"]["name"].startswith("build-")]
 
@@ -124,7 +130,7 @@ def test_builds_wait_for_a_slot_in_order_and_a_restart_moves_nobody(
         for size, name in enumerate(("second", "third"), start=2):
             engines.apply(name, buildConfig={"maxBatchSize": size})
             engines.kubelet.finish_fetch()
-            wait_until(lambda name=name: engines.reason(name) == "WaitingForBuildSlot", f"{name} to wait", 30)  # type: ignore[misc]
+            engines.wait_reason(name, "WaitingForBuildSlot")
         before = engines.status("second"), engines.status("third")
         assert before[1]["message"] == "2nd of 2 in the namespace's queue; building: first (1 of 1)"
         operator.kill()
@@ -146,7 +152,7 @@ def test_what_an_engine_that_somebody_deleted_leaves_behind_goes_after_its_reten
             engines.apply(name, retention=retention, buildConfig={"maxBatchSize": size})
             engines.kubelet.finish_fetch()
             engines.kubelet.finish_build()
-            wait_until(lambda name=name: engines.status(name).get("phase") == "Ready", f"{name} to be ready", 30)  # type: ignore[misc]
+            engines.wait_phase(name, "Ready")
             claims[name] = names.engine_claim(engines.status(name)["key"])
         engines.kubectl("delete", "llmengine", "brief", "long", "--timeout=30s")
 

@@ -118,10 +118,21 @@ def test_deletion_with_every_propagation_ends(propagation: str, operator: Operat
         wait_until(lambda: not chat.kubectl("get", "sts", "-o", "name").stdout, "StatefulSets gone", 30)
 
 
-def test_a_bad_spec_is_told_at_the_first_look(operator: OperatorProcess, chat: Deployment) -> None:
+def test_a_bad_spec_is_told_in_status_within_two_seconds(operator: OperatorProcess, chat: Deployment) -> None:
+    """From the object's arrival at the API server to that of its status, by the audit log: no client's time counts."""
+    start = datetime.now(UTC)
     chat.apply(model="/etc/passwd")
     told = wait_until(lambda: chat.condition("Ready"), "the first status", 30)
     assert told["reason"] == "InvalidSpec"
+
+    def written(agent: str, subresource: str) -> datetime | None:
+        found = chat.cluster.writes(start, agent)
+        ours = [w for w in found if (w.namespace, w.name, w.subresource) == (chat.namespace, "chat", subresource)]
+        return ours[0].received if ours else None
+
+    created = wait_until(lambda: written("kubectl", ""), "the creation in the audit log", 15)
+    answered = wait_until(lambda: written("trtllm-operator/", "status"), "the status in the audit log", 15)
+    assert (answered - created).total_seconds() <= 2
     assert "spec.model" in told["message"]
     assert chat.condition("Stalled")["status"] == "True"
     assert not chat.kubectl("get", "job,llme,pvc", "-o", "name").stdout, "a bad spec creates nothing"

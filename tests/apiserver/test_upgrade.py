@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from tests.apiserver.test_operator import Deployment
+from tests.builders import an_engine_object
 from tests.cluster.cluster import Cluster
 from tests.cluster.waiting import wait_until
 from tests.operator_process import OperatorProcess
@@ -46,6 +48,16 @@ def identities(chat: Deployment) -> dict[str, dict[str, tuple[str, str]]]:
     }
 
 
+def prebuilt() -> dict[str, Any]:
+    spec = {"toolchain": None, "target": None, "dtype": "float32", "buildConfig": {"maxBatchSize": 3}}
+    return {**an_engine_object("prebuilt", spec=spec), "metadata": {"name": "prebuilt"}}
+
+
+def phase(chat: Deployment) -> str | None:
+    status = (chat.get("llmengine", "prebuilt") or {}).get("status") or {}
+    return status.get("phase")
+
+
 def test_an_upgrade_restarts_no_pod_and_rebuilds_nothing_and_a_refresh_rolls(
     cluster: Cluster, namespace: str, earlier: Path, tmp_path: Path
 ) -> None:
@@ -54,6 +66,11 @@ def test_an_upgrade_restarts_no_pod_and_rebuilds_nothing_and_a_refresh_rolls(
     with OperatorProcess(cluster.kubeconfig, tmp_path / "old", old, source=earlier):
         chat.apply(replicas=REPLICAS)
         chat.become_ready(REPLICAS)
+        # A user's own, of other content, that names neither image nor toolchain.
+        chat.kubectl("apply", "-f", "-", input=yaml.safe_dump(prebuilt()))
+        chat.kubelet.finish_fetch()
+        chat.kubelet.finish_build()
+        wait_until(lambda: phase(chat) == "Ready", "the prebuilt engine", 30)
     before, served = identities(chat), (chat.get() or {})["status"]
 
     new: dict[str, Any] = {"toolchain": "torch", "engineImage": "registry.example/engine:2"}
@@ -70,6 +87,8 @@ def test_an_upgrade_restarts_no_pod_and_rebuilds_nothing_and_a_refresh_rolls(
         assert chat.condition("Ready")["status"] == "True"
         here = [w for w in cluster.writes(start, "trtllm-operator/") if w.namespace == namespace]
         assert {w.resource for w in here if w.subresource != "status"} <= {"events"}, here
+
+        assert phase(chat) == "Ready"
 
         chat.kubectl("annotate", "llmd", "chat", f"{REFRESH_ANNOTATION}=2026-01-02T14:03:00Z")
         chat.kubelet.finish_fetch(NEWER_VERSIONS)

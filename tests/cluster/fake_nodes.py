@@ -48,9 +48,14 @@ def stage(name: str, kind: str, conditions: Sequence[tuple[str, str, Sequence[st
 READY_NODE: Final = """
 conditions:
 {{ range NodeConditions }}
-- {type: {{ .type | Quote }}, status: {{ .status | Quote }}, reason: {{ .reason | Quote }}, message: {{ .message | Quote }}, lastHeartbeatTime: {{ Now | Quote }}, lastTransitionTime: {{ Now | Quote }}}
+- type: {{ .type | Quote }}
+  status: {{ .status | Quote }}
+  reason: {{ .reason | Quote }}
+  message: {{ .message | Quote }}
+  lastHeartbeatTime: {{ Now | Quote }}
+  lastTransitionTime: {{ Now | Quote }}
 {{ end }}
-"""  # noqa: E501
+"""
 NODE_STAGES: Final = (
     stage(
         "node-ready",

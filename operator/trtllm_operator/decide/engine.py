@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from trtllm_engine.contract import Toolchain
+
 from ..api import names
 from ..api.conditions import Reason
 from ..api.engine import EnginePhase, LLMEngine, LLMEngineStatus
@@ -57,7 +59,8 @@ def decide_engine(snapshot: EngineSnapshot, now: datetime) -> EnginePlan:
 
 
 def _decide(snapshot: EngineSnapshot, now: datetime) -> EnginePlan:
-    engine = snapshot.engine
+    engine = _as_resolved(snapshot.engine)
+    snapshot = replace(snapshot, engine=engine)
     problems = review_object(engine, snapshot.defaults).problems
     if engine.spec is None or problems:
         return EnginePlan(verdict=stalled(Refused(problems)), problems=problems)
@@ -73,10 +76,24 @@ def _decide(snapshot: EngineSnapshot, now: datetime) -> EnginePlan:
     return _build(snapshot, model, resolution, now)
 
 
+def _as_resolved(engine: LLMEngine) -> LLMEngine:
+    """With the toolchain that its key was made with, which another default of a newer operator does not change."""
+    spec, status = engine.spec, engine.status
+    if spec is None or spec.toolchain is not None or status.key is None or status.toolchain is None:
+        return engine
+    return replace(engine, spec=spec.model_copy(update={"toolchain": Toolchain(status.toolchain)}))
+
+
 def known_model(snapshot: EngineSnapshot) -> ModelStatus | None:
-    """Facts that hold for this spec: learned for the same source, or by a neighbour for the same pinned digest."""
+    """Facts that hold for this spec: learned for the same source, or by a neighbour for the same pinned digest.
+
+    An engine that has a key keeps what it was made from: its spec cannot change, and another image, hub or token that
+    a newer operator or a person puts in place is no reason to build it again.
+    """
     engine = snapshot.engine
     assert engine.spec is not None
+    if engine.status.key is not None and engine.status.model is not None:
+        return engine.status.model
     source = source_hash(engine.spec, snapshot.defaults)
     for known in (engine.status.model, snapshot.known_model):
         if known is not None and known.source == source and engine.spec.model_digest in (None, known.facts.digest):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.builders import an_engine_object
+from tests.builders import HUB, an_engine_object, some_defaults
 from tests.unit.decide.world import World
-from trtllm_engine.contract import ExitCode, Step
+from trtllm_engine.contract import ExitCode, Step, Toolchain
 from trtllm_operator.api import names
 from trtllm_operator.api.conditions import Reason
 from trtllm_operator.decide.plan import Course, Delete
@@ -50,6 +50,30 @@ def test_the_key_names_the_claim_and_the_build_job() -> None:
     key = status(world)["key"]
     assert builds(world) == [f"build-{key[:16]}"]
     assert names.engine_claim(key) in world.names("PersistentVolumeClaim")
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        {"engine_image": "registry.example/engine:newer"},
+        {"toolchain": Toolchain.TENSORRT},
+        {"hub_endpoint": "https://mirror.example"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+@pytest.mark.parametrize("model", [{}, HUB], ids=["on a volume", "of the hub"])
+def test_an_engine_that_a_user_made_is_not_built_again_for_other_defaults(
+    model: dict[str, Any], newer: dict[str, Any]
+) -> None:
+    """A user's engine names no image and need not name a toolchain: what its key was made with stays."""
+    world = inspected(toolchain=None, target=None, dtype="float32", **model)
+    world.job_succeeds(builds(world)[0], bytes=7, seconds={"build": 2.0})
+    look(world, "one")
+    before, key = world.names("Job"), status(world)["key"]
+    world.defaults = some_defaults(**newer)
+    look(world, "one")
+    assert world.names("Job") == before
+    assert (status(world)["key"], status(world)["phase"]) == (key, "Ready")
 
 
 def test_two_engines_with_one_key_make_one_build_and_one_claim() -> None:
