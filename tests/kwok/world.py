@@ -43,6 +43,10 @@ class Nodes:
 class World(Namespace):
     """Reads what the tests of groups ask about."""
 
+    def delete(self) -> None:
+        """Returns when all is gone: the next test has nodes of the same names, and only its own pods on them."""
+        self.kubectl("delete", "namespace", self.name, "--timeout=60s")
+
     def groups(self) -> Iterator[Object]:
         """Those that nobody deletes."""
         return (s for s in self.list("statefulset") if "deletionTimestamp" not in s["metadata"])

@@ -19,8 +19,15 @@ UNAVAILABLE: Final[dict[StrategyType, int]] = {StrategyType.AUTO: 1, StrategyTyp
 """Where the user wrote nothing. Of Auto it is what one by one means."""
 
 
-def limits_of(strategy: Strategy, groups: Sequence[Group], wanted: int, capacity: int | None) -> Limits:
-    """`capacity`: how many groups there are GPUs for, those that hold theirs included; None: it is not known."""
+def limits_of(
+    strategy: Strategy, groups: Sequence[Group], wanted: int, capacity: int | None, unheld: int | None = None
+) -> Limits:
+    """`capacity`: how many groups there are GPUs for, those that hold theirs included; None: it is not known.
+
+    `unheld`: the same without regard to who else waits for them; by default there is nobody. A surge leaves others
+    what they were promised. But what an old group made room with is not lost to a neighbour before he has it, or one
+    who waits would cost a rollout every replica.
+    """
     kind = strategy.type or StrategyType.AUTO
     if kind is StrategyType.RECREATE:
         return Limits(surge=0, available=0, recreate=True)
@@ -29,7 +36,8 @@ def limits_of(strategy: Strategy, groups: Sequence[Group], wanted: int, capacity
         return Limits(surge=surge, available=max(0, wanted - unavailable))
     places = _places(groups, wanted, capacity)
     surge = min(surge, max(0, places - wanted))
-    available = min(wanted, places) - (0 if surge else max(1, unavailable))
+    most = places if unheld is None else max(places, _places(groups, wanted, unheld))
+    available = min(wanted, most) - (0 if surge else max(1, unavailable))
     ready = sum(g.ready and not g.deleting for g in groups)
     helping = sum(g.ready and not g.deleting and not g.current and g.helps for g in groups)
     # Nothing is gained by removing what serves on GPUs that the target cannot use.

@@ -47,16 +47,18 @@ def take_over(snapshot: DeploymentSnapshot, revision: str, wanted: int, now: dat
     demand, pods = demand_of(frozen), frozen.resolution.pods
     groups = observed_groups(snapshot, revision, now)
     holding = sum(_holds(snapshot, group, demand) for group in snapshot.groups)
+    unheld: int | None = None
     if not demand.amounts:
         capacity: int | None = AMPLE
     elif snapshot.gpus is None:
         capacity = None
     else:
         capacity = holding + free_groups(snapshot.gpus, demand, pods)
+        unheld = holding + free_groups(replace(snapshot.gpus, promised=()), demand, pods)
     unplaced = len(groups) - sum(_is_placed(group, snapshot.pods) for group in snapshot.groups)
 
     def step(capacity: int | None) -> tuple[Limits, Step]:
-        limits = limits_of(strategy, groups, wanted, capacity)
+        limits = limits_of(strategy, groups, wanted, capacity, unheld)
         return limits, _step(groups, wanted, strategy, limits, _room(groups, capacity, pods, unplaced))
 
     limits, chosen = step(capacity)

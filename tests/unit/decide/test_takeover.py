@@ -91,9 +91,8 @@ def test_a_deployment_on_the_cpu_needs_no_gpu_for_its_surge() -> None:
     assert world.names("StatefulSet") == ["chat-0", "chat-1"]
 
 
-def test_what_another_deployment_is_about_to_take_is_not_free() -> None:
-    """Its group exists, and its pod has no node yet."""
-    world = changed(gpus=2)
+def a_waiting_group(world: World) -> None:
+    """Another deployment's: it exists, and its pod has no node yet."""
     world.put(a_deployment_object("other"))
     template = world.get("StatefulSet", "chat-0")["spec"]["template"]
     owner = {"kind": "LLMDeployment", "name": "other", "uid": "uid-of-other", "controller": True}
@@ -105,8 +104,29 @@ def test_what_another_deployment_is_about_to_take_is_not_free() -> None:
             "spec": {"replicas": 1, "template": template},
         }
     )
+
+
+def test_what_another_deployment_is_about_to_take_is_not_free() -> None:
+    world = changed(gpus=2)
+    a_waiting_group(world)
     world.look_at_deployment("chat")
     assert world.names("StatefulSet") == ["other-0"], "chat-0 made room, because the second GPU is other's"
+
+
+def test_who_waits_for_a_gpu_costs_a_rollout_no_second_group() -> None:
+    """What made room is not there for others only: the next old group stays until the new one is ready."""
+    world = changed(gpus=2, replicas=2)
+    a_waiting_group(world)
+    old = world.get("StatefulSet", "chat-0")["metadata"]["uid"]
+    world.settle("chat")
+    assert world.names("StatefulSet") == ["chat-0", "chat-1", "other-0"]
+    assert world.get("StatefulSet", "chat-0")["metadata"]["uid"] == old
+    assert status(world)["readyReplicas"] == 1
+    world.group_becomes_ready("chat-1")
+    world.settle("chat")
+    world.group_becomes_ready("chat-0")
+    world.settle("chat")
+    assert status(world)["currentRevision"] == status(world)["targetRevision"]
 
 
 def test_gpus_of_another_product_make_no_room() -> None:
