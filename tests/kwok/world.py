@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,6 +13,8 @@ from tests.node.world import Namespace, Object, deployment
 from trtllm_operator.api.names import REVISION_LABEL, ROLE_LABEL
 
 GPUS_PER_NODE: Final = 8
+_NUMBERS: Final = itertools.count(1)
+"""A name is used once: what plays the nodes goes by names, and would take a new one for the one that went."""
 H100: Final = "NVIDIA-H100-80GB-HBM3"
 L4: Final = "NVIDIA-L4"
 _LABELS: Final = {
@@ -28,7 +31,7 @@ class Nodes:
     _names: list[str] = field(default_factory=list)
 
     def add(self, count: int, product: str = H100, gpus: int = GPUS_PER_NODE) -> list[str]:
-        names = [f"node-{len(self._names) + n}" for n in range(count)]
+        names = [f"node-{next(_NUMBERS)}" for _ in range(count)]
         for name in names:
             labels = {"nvidia.com/gpu.product": product, **_LABELS[product]}
             fake_nodes.add_node(self.cluster, name, labels, {"nvidia.com/gpu": str(gpus)})
@@ -44,7 +47,7 @@ class World(Namespace):
     """Reads what the tests of groups ask about."""
 
     def delete(self) -> None:
-        """Returns when all is gone: the next test has nodes of the same names, and only its own pods on them."""
+        """Returns when all is gone: without their nodes, nobody would end the pods."""
         self.kubectl("delete", "namespace", self.name, "--timeout=60s")
 
     def groups(self) -> Iterator[Object]:
