@@ -47,5 +47,8 @@ def world(cluster: Cluster, nodes: Nodes, request: pytest.FixtureRequest) -> Ite
 
 @pytest.fixture
 def operator(cluster: Cluster, world: World, tmp_path: Path) -> Iterator[OperatorProcess]:
-    with OperatorProcess(cluster.kubeconfig, tmp_path, {"toolchain": "torch"}) as process:
+    # The volume of an engine comes when its pod has a node. Of a pod that found its claim still unbound, this scheduler
+    # now and then misses that it got bound in the meantime, and looks again after five minutes only.
+    config = {"toolchain": "torch", "storageClass": "local-late"}
+    with OperatorProcess(cluster.kubeconfig, tmp_path, config) as process:
         yield process

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
 import pytest
 
 from tests.cluster.waiting import wait_until
+from tests.gitops.recorder import Recorder, Seen
 from tests.kwok.stages import BROKEN
 from tests.kwok.world import L4, Nodes, World, two_nodes
 from tests.node.world import Object, condition, deployment, is_ready
 from tests.operator_process import OperatorProcess
+from trtllm_operator.api.names import API_VERSION
 
 
 def test_a_group_takes_a_node_for_each_of_its_pods(operator: OperatorProcess, nodes: Nodes, world: World) -> None:
@@ -23,17 +29,44 @@ def test_a_group_takes_a_node_for_each_of_its_pods(operator: OperatorProcess, no
     assert ready["status"]["display"]["parallel"] == "tp8·pp2"
 
 
-def rolled(world: World, before: str, most: int) -> tuple[Object, list[int]]:
-    """Wait until another revision serves alone; also how many groups there were at each look."""
-    seen: list[int] = []
+@contextmanager
+def recorded(world: World) -> Iterator[tuple[Recorder, Recorder]]:
+    """Every version of the namespace's groups, and of its deployments, from what there is now on."""
+    groups = Recorder(world.cluster, f"/apis/apps/v1/namespaces/{world.name}/statefulsets")
+    deployments = Recorder(world.cluster, f"/apis/{API_VERSION}/namespaces/{world.name}/llmdeployments")
+    with groups, deployments:
+        wait_until(lambda: groups.seen and deployments.seen, "the watches to begin", 30)
+        yield groups, deployments
 
-    def done(obj: Object) -> bool:
-        seen.append(len(world.list("statefulset")))
-        return is_ready(obj) and before not in world.revisions()
 
-    after = world.wait("llmdeployment", "wide", done, "rolled out")
-    assert max(seen) <= most, seen
-    return after, seen
+def roll_out(world: World, **spec: Any) -> tuple[list[Seen], list[Seen]]:
+    """Change a deployment that serves, and wait until the new revision serves alone: what its groups, and it, went
+    through."""
+    before = world.wait_ready("llmdeployment", "wide")["status"]["currentRevision"]
+    with recorded(world) as (groups, deployments):
+        world.apply(two_nodes(**spec, serving={"drainSeconds": 1}))
+
+        def done(obj: Object) -> bool:
+            return is_ready(obj) and before not in world.revisions()
+
+        end = version(world.wait("llmdeployment", "wide", done, "rolled out"))
+        wait_until(lambda: end in {version(s.obj) for s in deployments.seen}, "the watch to have told the end", 30)
+        return list(groups.seen), list(deployments.seen)
+
+
+def version(obj: Object) -> str:
+    return str(obj["metadata"]["resourceVersion"])
+
+
+def side_by_side(told: Sequence[Seen]) -> int:
+    """The most groups that there ever were at once."""
+    there: set[str] = set()
+    most = 0
+    for each in told:
+        uid = each.obj["metadata"]["uid"]
+        there = there - {uid} if each.event == "DELETED" else there | {uid}
+        most = max(most, len(there))
+    return most
 
 
 def test_with_room_for_one_more_group_the_new_one_is_ready_before_the_old_one_goes(
@@ -41,10 +74,20 @@ def test_with_room_for_one_more_group_the_new_one_is_ready_before_the_old_one_go
 ) -> None:
     nodes.add(4)
     world.apply(two_nodes())
-    before = world.wait_ready("llmdeployment", "wide")["status"]["currentRevision"]
-    world.apply(two_nodes(serving={"drainSeconds": 1}))
-    _, seen = rolled(world, before, most=2)
-    assert 2 in seen, "old and new stood side by side"
+    told, _ = roll_out(world)
+    old, new = dict.fromkeys(each.obj["metadata"]["uid"] for each in told)
+    leaves = next(n for n, g in enumerate(told) if g.obj["metadata"]["uid"] == old and is_leaving(g))
+    ready = next(n for n, g in enumerate(told) if g.obj["metadata"]["uid"] == new and is_whole(g))
+    assert ready < leaves
+    assert side_by_side(told) == 2
+
+
+def is_leaving(group: Seen) -> bool:
+    return "deletionTimestamp" in group.obj["metadata"] or group.event == "DELETED"
+
+
+def is_whole(group: Seen) -> bool:
+    return bool(group.obj["status"].get("readyReplicas") == group.obj["spec"]["replicas"])
 
 
 def test_without_a_spare_gpu_groups_are_replaced_one_by_one(
@@ -52,21 +95,10 @@ def test_without_a_spare_gpu_groups_are_replaced_one_by_one(
 ) -> None:
     nodes.add(4)
     world.apply(two_nodes(replicas=2))
-    before = world.wait_ready("llmdeployment", "wide")["status"]["currentRevision"]
-    notes: set[str] = set()
-    least = 2
-
-    world.apply(two_nodes(replicas=2, serving={"drainSeconds": 1}))
-
-    def done(obj: Object) -> bool:
-        nonlocal least
-        notes.add(condition(obj, "Ready").get("message", ""))
-        least = min(least, obj["status"]["readyReplicas"])
-        assert len(world.list("statefulset")) <= 2, "there are GPUs for two"
-        return is_ready(obj) and before not in world.revisions()
-
-    world.wait("llmdeployment", "wide", done, "rolled out")
-    assert least >= 1, "never both at once"
+    told, statuses = roll_out(world, replicas=2)
+    assert side_by_side(told) == 2, "there are GPUs for two"
+    assert min(each.obj["status"]["readyReplicas"] for each in statuses) == 1, "never both at once"
+    notes = {condition(each.obj, "Ready").get("message", "") for each in statuses}
     assert any("one by one" in note for note in notes), notes
 
 
